@@ -26,7 +26,7 @@ from PIL import Image
 
 import advect as ad
 from advect.io.formats import Content, write
-from advect.io.formats.kinds import Column, Table
+from advect.io.formats.table import Column, Table
 
 SECONDS, ROOM = 20, 2 << 30
 Corpus = list[tuple[bytes, dict[str, Any]]]

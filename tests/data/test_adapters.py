@@ -5,10 +5,8 @@ uniform.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ from hypothesis import HealthCheck, example, given, strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
-import advect as ad
 from advect import InputError, LabeledDataset
 
 QUICK = examples(30, suppress_health_check=list(HealthCheck))
@@ -145,47 +142,6 @@ def test_pandas_and_back(data: LabeledDataset) -> None:
     assert torch.equal(bare.x, data.x) and not bare.labeled.any()
 
 
-@QUICK
-@given(datasets(), st.sampled_from(["npz", "parquet", "csv"]))
-def test_files_and_back(data: LabeledDataset, suffix: str) -> None:
-    if suffix == "csv" and not all(type(name) is int for name in data.classes):
-        suffix = "npz"
-    plain = all(
-        name.isascii() and name.isalpha() and name not in ("nan", "inf")
-        for name in data.columns or ()
-    )
-    if not plain or {"label", "infinity"} & {name.lower() for name in data.columns or ()}:
-        data = data.replace(columns=None)
-    with tempfile.TemporaryDirectory() as folder:
-        path = data.save(f"{folder}/data.{suffix}")
-        options = {"dtype": "float64"} if suffix == "csv" and data.x.dtype == torch.float64 else {}
-        back = ad.datasets.load(path, **options)
-        with pytest.raises(InputError, match="overwrite=True"):
-            data.save(path)
-        data.save(path, overwrite=True)
-    same(back, data, *(["classes"] if suffix == "csv" else []))
-
-
-def test_folders_and_back(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3)) / np.float32(255)
-    data = LabeledDataset(images.astype(np.float32), ["b", "a", "c", "a", "b", "c"])
-    data.save(tmp_path / "f")
-    back = LabeledDataset.from_folder(tmp_path / "f", progress=False)
-    order = [1, 3, 0, 4, 2, 5]  # by class, then as they were
-    assert torch.equal(back.x, data.x[order]) and back.labels == [data.labels[i] for i in order]
-    assert LabeledDataset.from_folder(
-        tmp_path / "f", size=(2, 3), channels="gray"
-    ).sample_shape == (2, 3)
-    seen: list[tuple[int, int]] = []
-    some = LabeledDataset.from_folder(
-        tmp_path / "f", max_samples=3, balanced=True, seed=5, progress=lambda *now: seen.append(now)
-    )
-    same(some, back.sample(3, balanced=True, generator=seeded(5)))
-    assert seen[-1] == (3, 3)
-    loose = LabeledDataset.from_folder(tmp_path / "f" / "a", labels=False)
-    assert len(loose) == 2 and not loose.labeled.any()
-
-
 # torch
 
 
@@ -304,23 +260,15 @@ def test_a_reservoir_draws_uniformly(loader: bool) -> None:
 BAD_TORCH = [
     ([(torch.zeros(2), 0), (torch.zeros(3), 0)], {}, "one shape.*sample 1"),
     (Pictures(picture(), picture("RGB")), {}, "one shape"),
-    (Pictures(picture("RGBA", value=(0, 0, 0, 9))), {}, "transparent"),
     (Pictures(picture("I;16", value=9)), {}, "8 bits"),
     ([{"x": 1, "y": 2}], {}, "from_huggingface"),
-    ([(1, 2, 3)], {}, "3 parts"),
     (TensorDataset(*[torch.zeros(2)] * 3), {}, "3 parts"),
     (TensorDataset(torch.zeros(2, 2), torch.eye(2)), {}, "argmax"),
-    ([(torch.zeros(2), torch.eye(2))], {}, "one for each"),
     ([(torch.zeros(2), [0, 1])], {}, "hashable"),
     ([], {}, "at least one sample"),
-    (Stream(0), {}, "at least one sample"),
     (["text"], {}, "numbers or images"),
-    ([np.array([1j])], {}, "numbers or images"),
-    ([torch.tensor([math.nan])], {}, "finite"),
     ([(torch.zeros(2), 2)], {"classes": ["a", "b"]}, "positions"),
     ([(torch.zeros(2), "c")], {"classes": ["a", "b"]}, "among classes"),
-    ([(torch.zeros(2), 2)], {"max_samples": 0}, "max_samples"),
-    ([(torch.zeros(2), 2)], {"progress": 3}, "progress"),
     *((wrong, {}, "torch dataset") for wrong in (3, "text", {"train": []}, pd.DataFrame({"a": [1]}))),
     (DataLoader([(torch.zeros(2), 0)], batch_size=1, collate_fn=lambda items: (torch.tensor(1.0), 0)), {}, "axis of samples"),
 ]  # fmt: skip
@@ -395,17 +343,13 @@ BAD_FRAMES = [
     ({"u": [1, 2], "t": ["a", None]}, {"categorical": "onehot"}, "row 1, column 't'"),
     ({"u": [1, 2], "t": ["a", "b"]}, {}, "'a' in row 0, column 't'"),
     ({"u": [1, 2], "t": pd.Categorical([1, 2])}, {}, "onehot"),
-    ({"u": ["x"]}, {"categorical": "label"}, "unknown categorical"),
     ({"u": [str(i) for i in range(1001)]}, {"categorical": "onehot"}, "not a category"),
     ({"u": [1], "kind": ["a"]}, {"label": "knd"}, "Did you mean 'kind'"),
     ({"u": [1], "w": ["a"]}, {"weights": "w"}, "column 'w'"),
-    ({"u": [1]}, {"weights": "w"}, "unknown weights column"),
     ({"y": [1]}, {"label": "y"}, "column of features"),
-    ({"u": []}, {}, "row"),
     ({1: [1], "1": [2]}, {}, "different names"),
     ({"u": [1.0, math.inf]}, {}, "finite"),
     ({"u": [1j]}, {}, "numbers"),
-    ({"u": [1, "a"]}, {}, "numbers"),
 ]  # fmt: skip
 
 
@@ -521,20 +465,14 @@ def test_draws_of_hugging_face() -> None:
 U, L, P = Value("float"), ClassLabel("a", "b"), Column()
 BAD_HUGGING = [
     ({"train": 1, "test": 2}, {}, "one split"),
-    (3, {}, "one split"),
     (type("IterableDataset", (), {"features": {}, "column_names": []})(), {}, "streamed"),
     (Rows({"u": U}, u=[]), {}, "needs samples"),
     (Rows({"u": U, "t": U}, u=[1.0], t=["abc"]), {}, "'abc' in row 0, column 't'"),
-    (Rows({"u": U}, u=[1.0, None]), {}, "row 1, column 'u'"),
     (Rows({"i": P}, i=[{"bytes": b"", "path": None}]), {}, "images"),
-    (Rows({"i": P}, i=[picture(), picture(size=(5, 5))]), {}, "one shape"),
     (Rows({"i": P, "j": P}, i=[picture()], j=[picture()]), {}, "several columns hold images"),
     (Rows({"u": U, "k": L, "l": L}, u=[1.0], k=[0], l=[0]), {}, "several columns hold classes"),
     (Rows({"u": U, "label": L}, u=[1.0], label=[2]), {}, "positions in the 2 classes"),
     (Rows({"u": U, "label": L}, u=[1.0], label=[0]), {"label": "lable"}, "Did you mean 'label'"),
-    (Rows({"u": U}, u=[1.0]), {"image": "img"}, "'img'"),
-    (Rows({"u": U}, u=[1.0]), {"columns": ["w"]}, "'w'"),
-    (Rows({"label": L}, label=[0]), {}, "column"),
 ]  # fmt: skip
 
 

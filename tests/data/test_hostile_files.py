@@ -70,28 +70,6 @@ def test_an_eps_in_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.M
     assert started == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ICO", "PCX", "TGA", "SGI", "XBM", "MSP", "SPIDER"])
-def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) -> None:
-    out = io.BytesIO()
-    mode = {"XBM": "1", "MSP": "1", "SPIDER": "F"}.get(kind, "L")
-    Image.new(mode, (32, 32)).save(out, kind)
-    place = tmp_path / "f" / "a" / "x.png"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(out.getvalue())
-    with pytest.raises(InputError, match="damaged"):
-        open_source(tmp_path / "f").read()
-
-
-@pytest.mark.slow
-def test_the_bound_of_pixels_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that read large scans set it
-    place = tmp_path / "f" / "a" / "x.png"
-    picture(place, (9000, 9000))
-    with pytest.raises(InputError, match="too large to be safe"):
-        open_source(tmp_path / "f").read()
-
-
 def strange(path: Path, kind: str) -> Path:
     if kind == "pipe":
         os.mkfifo(path)
@@ -109,9 +87,7 @@ def strange(path: Path, kind: str) -> Path:
 KINDS = ["pipe", "device", "socket"]
 
 
-@pytest.mark.parametrize(
-    "name", ["a.npz", "a.npy", "a.csv", "a.csv.gz", "a.tsv", "a.parquet", "a-images-idx3-ubyte"]
-)
+@pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet", "a-images-idx3-ubyte"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_pipes_and_devices_are_refused(kind: str, name: str, tmp_path: Path) -> None:
     place = strange(tmp_path / name, kind)
@@ -121,71 +97,43 @@ def test_pipes_and_devices_are_refused(kind: str, name: str, tmp_path: Path) -> 
             pytest.raises(InputError, match=f"not a file or directory; got .*{name}, a {kind}"),
         ):
             read(place)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pipes_and_devices_in_folders_are_refused(kind: str, tmp_path: Path) -> None:
     picture(tmp_path / "f" / "a" / "x.png")
     strange(tmp_path / "f" / "a" / "y.png", kind)
-    (tmp_path / "m").mkdir()
-    head = bytes([0, 0, 8, 3]) + struct.pack(">3I", 1, 1, 1) + b"\0"
-    (tmp_path / "m" / "train-images-idx3-ubyte").write_bytes(head)
-    strange(tmp_path / "m" / "train-labels-idx1-ubyte", kind)
-    for folder in ("f", "m"):
-        with within(5), pytest.raises(InputError, match=f"not a file or directory; got .*a {kind}"):
-            open_source(tmp_path / folder).read()
+    with within(5), pytest.raises(InputError, match=f"not a file or directory; got .*a {kind}"):
+        open_source(tmp_path / "f").read()
 
 
-def packed(path: Path, start: bytes, line: bytes, times: int) -> Path:
-    with gzip.open(path, "wb", compresslevel=9) as file:
-        file.write(start)
-        for _ in range(times):
-            file.write(line)
-    return path
+@pytest.mark.parametrize("kind", ["ICO", "PCX", "TGA"])
+def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) -> None:
+    out = io.BytesIO()
+    Image.new("L", (32, 32)).save(out, kind)
+    picture(tmp_path / "f" / "a" / "x.png")
+    (tmp_path / "f" / "a" / "x.png").write_bytes(out.getvalue())
+    with pytest.raises(InputError, match="damaged"):
+        open_source(tmp_path / "f").read()
 
 
-@pytest.mark.slow
-def test_a_compressed_table_does_not_grow_without_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+MILLION = 1 << 20
+IDX_HEAD = bytes([0, 0, 8, 3]) + struct.pack(">3I", 1, 1024, 1024)
+BOMBS = {
+    "a.csv.gz": lambda path: path.write_bytes(gzip.compress(b"u,v\n" + b"0,0\n" * MILLION)),
+    "a.npz": lambda path: np.savez_compressed(path, x=np.zeros((MILLION, 1))),
+    "a.parquet": lambda path: pq.write_table(pa.table({"u": np.zeros(MILLION)}), path),
+    "x-images-idx3-ubyte.gz": lambda p: p.write_bytes(gzip.compress(IDX_HEAD + bytes(MILLION))),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_decompression_is_bounded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "advect.io.formats.guard._SMALL", 1 << 18, raising=False
-    )  # what takes seconds will do
-    place = packed(tmp_path / "a.csv.gz", b"u,v\n", b"0,0\n" * (1 << 16), 4)
-    assert place.stat().st_size < 10_000
+    monkeypatch.setattr("advect.io.formats.guard._SMALL", 1 << 16)
+    BOMBS[name](tmp_path / name)
     with pytest.raises(InputError, match="grows too much"):
-        open_source(place)
-
-
-@pytest.mark.slow
-def test_a_table_of_parquet_does_not_grow_without_bound(tmp_path: Path) -> None:
-    place, columns = (
-        tmp_path / "a.parquet",
-        {name: pa.array(np.zeros(2_000_000)) for name in "abcdefgh"},
-    )
-    pq.write_table(pa.table(columns), place)
-    assert place.stat().st_size < 100_000
-    with pytest.raises(InputError, match="grows too much"):
-        open_source(place)
-
-
-@pytest.mark.slow
-def test_an_archive_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1 << 22, 3)))
-    with pytest.raises(InputError, match="grows too much"):
-        open_source(tmp_path / "a.npz")
-    np.savez(
-        tmp_path / "b.npz", x=np.zeros((1 << 20, 3))
-    )  # without compression there is nothing to fear
-    assert len(open_source(tmp_path / "b.npz")) == 1 << 20
-
-
-@pytest.mark.slow
-def test_an_idx_of_zeros_has_the_same_bound(tmp_path: Path) -> None:
-    place = tmp_path / "train-images-idx3-ubyte.gz"
-    packed(place, bytes([0, 0, 8, 3]) + struct.pack(">3I", 80, 1024, 1024), bytes(1 << 20), 80)
-    with pytest.raises(InputError, match="grows too much to be safe"):
-        open_source(place)
+        open_source(tmp_path / name)
+    if name == "a.npz":  # without compression there is nothing to fear
+        np.savez(tmp_path / name, x=np.zeros((MILLION, 1)))
+        assert len(open_source(tmp_path / name)) == MILLION
 
 
 @pytest.mark.parametrize(
@@ -195,9 +143,9 @@ def test_a_row_without_an_end_is_not_held_in_memory(
     line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("advect.io.formats.csv._LONGEST", 1 << 18)  # else 16 million
-    place = packed(tmp_path / "a.csv.gz", b"", line, 400)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(line * 400))
     with pytest.raises(InputError, match="262,144 characters"):
-        open_source(place)
+        open_source(tmp_path / "a.csv.gz")
 
 
 def test_a_long_text_that_is_repeated_is_held_once(
@@ -229,17 +177,10 @@ def test_what_does_not_fit_into_memory_is_refused_at_once(
     assert open_source(tmp_path / "a.npy").read(np.array([7])).tolist() == [[0.0, 0.0]]
 
 
-@pytest.mark.slow
-def test_a_very_wide_table_is_refused_soon(tmp_path: Path) -> None:
+def test_a_very_wide_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",".join(map(str, range(1_048_577))) + "\n")
-    (tmp_path / "b.csv").write_text(",".join(f"u{at}" for at in range(100_000)) + "\n")
     with within(20), pytest.raises(InputError, match="1,048,576 columns"):
         open_source(tmp_path / "a.csv")
-    with (
-        within(20),
-        pytest.raises(InputError, match="unknown label column"),
-    ):
-        open_source(tmp_path / "b.csv", label="kind")
 
 
 DEEP = "[" * 100_000

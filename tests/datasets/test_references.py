@@ -11,8 +11,6 @@ import json
 import os
 import socket
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,28 +70,20 @@ READ: list[tuple[str, str, str, dict[str, Any]]] = [
     ("moons?n=20", "name", "moons", {"n": 20}),
     ("mnist?split=test&n=100&balanced=true&seed=3", "name", "mnist", {"split": "test", "n": 100, "balanced": True, "seed": 3}),
     ("npz:a.npz", "npz", "a.npz", {}),
-    ("npz:a/b c.npz?split=test", "npz", "a/b c.npz", {"split": "test"}),
     ("csv:a.csv?label=kind&columns=u,v", "csv", "a.csv", {"label": "kind", "columns": ["u", "v"]}),
-    ("csv:a.csv?columns=u", "csv", "a.csv", {"columns": ["u"]}),
     ("csv:a.csv?columns=0,a%2Cb,007,-1", "csv", "a.csv", {"columns": [0, "a,b", "007", -1]}),
     ("csv:a.csv?label=a%26b%3Dc%20d,e", "csv", "a.csv", {"label": "a&b=c d,e"}),
     ("csv:a.csv?label=2&weights=false", "csv", "a.csv", {"label": 2, "weights": False}),
-    ("csv:a.csv?label=1.5&weights=007", "csv", "a.csv", {"label": "1.5", "weights": "007"}),
     ("csv:a.csv?delimiter=,&header=FALSE", "csv", "a.csv", {"delimiter": ",", "header": False}),
     ("csv:a.csv?delimiter=%09&encoding=latin-1", "csv", "a.csv", {"delimiter": "\t", "encoding": "latin-1"}),
     ("parquet:a.parquet?max_samples=5&dtype=float32", "parquet", "a.parquet", {"max_samples": 5, "dtype": "float32"}),
     ("folder:f?size=32,24&channels=rgb&labels=false", "folder", "f", {"size": [32, 24], "channels": "rgb", "labels": False}),
-    ("folder:images?size=32", "folder", "images", {"size": 32}),
-    ("openml:554", "openml", "554", {}),
     ("toy:gaussians?spread=0.5&shift=1,-2e1&classes=4", "toy", "gaussians", {"spread": 0.5, "shift": [1, -20.0], "classes": 4}),
     ("run:out/run@-1", "run", "out/run@-1", {}),
     ("run:out/run@step=12?n=5", "run", "out/run@step=12", {"n": 5}),
-    ("data/a.npz", "path", "data/a.npz", {}),
     ("a.csv?label=kind", "path", "a.csv", {"label": "kind"}),
     ("C:\\a.npz", "path", "C:\\a.npz", {}),
     ("./mnist", "path", "./mnist", {}),
-    ("~/mnist.npz", "path", "~/mnist.npz", {}),
-    ("csv:a.csv?label=1_000", "csv", "a.csv", {"label": "1_000"}),
 ]  # fmt: skip
 
 
@@ -357,49 +347,30 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("https://example.org/a.npz", {}, "kind of reference"),
     ("npz:", {}, "followed by"),
     ("npz:nowhere.npz", {}, "no such file"),
-    ("nowhere/a.npz?n=3", {}, "no directory nowhere"),
     ("{there}/a.npzz", {}, "Did you mean 'a.npz'"),
     ("{there}/a.npz?rows=3", {}, "option of npz files"),
     ("{there}/a.csv?lable=kind", {}, "Did you mean 'label'"),
     ("{there}/a.csv", {"split": "test"}, "option of csv files"),
-    ("{there}/a.csv?label=kind", {}, "label column"),
     ("{there}/a.csv?label=label&label=u", {}, "given once"),
     ("{there}/a.csv?header", {}, "key=value"),
-    ("{there}/a.csv?label=", {}, "key=value"),
     ("{there}/a.csv?n=two", {}, "n must be a number"),
-    ("{there}/a.csv?n=0", {}, "n must be"),
-    ("{there}/a.csv?n=2.5", {}, "n must be"),
-    ("{there}/a.csv?seed=-1", {}, "seed must be"),
-    ("{there}/a.csv?balanced=maybe&n=2", {}, "balanced"),
     ("{there}/a.csv?n=2&max_samples=3", {}, "exclude each other"),
     ("{there}/a.csv?n=2", {"n": 3}, "given twice"),
-    ("{there}/a.csv?balanced=true", {}, "balanced"),
     ("{there}/a.csv?n=5", {}, "at most 4"),
-    ("{there}/a.csv?n=4&balanced=true", {}, "too few samples"),
-    ("{there}/a.csv", {"progress": "yes"}, "progress"),
-    ("parquet:{there}/a.csv", {}, "damaged"),
-    ("folder:{there}/a.csv", {}, "but a file"),
-    ("idx:{there}", {}, "train images"),
     ("mnist?splt=test", {}, "Did you mean 'split'"),
-    ("mnist?split=tests", {}, "Did you mean 'test'"),
     ("mnist", {"label": "y"}, "the dataset mnist"),
     ("emnist_letters", {}, "Put emnist_letters.npz"),
     ("kmnist", {}, "no network"),
     ("openml:abc", {}, "number"),
     ("openml:61", {}, "no network"),
-    ("openml:61?size=3", {}, "option"),
     ("toy:gausians", {}, "Did you mean 'gaussians'"),
     ("toy:moons?classes=3", {}, "option of moons"),
     ("moons?generator=3", {}, "option of moons"),
-    ("gaussians?shift=1,2,3", {}, "shift"),
     ("run:{there}@-1", {}, "no recorded frames"),
     ("run:{there}/run@2", {}, "positions from -2 to 1"),
-    ("run:{there}/run@-3", {}, "positions from -2 to 1"),
     ("run:{there}/run@step=3", {}, "no frame of step 3"),
-    ("run:{there}/run@last", {}, "no recorded frames"),
     ("run:{there}/run@0?label=y", {}, "option of a frame"),
     ("run:{there}/torn", {}, "damaged"),
-    ("run:{there}/lost", {}, "no such file"),
 ]  # fmt: skip
 
 
@@ -415,7 +386,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n_steps=5,
         callbacks=[ad.Recorder(every=5, directory=place / "run")],
     )
-    for name, record in (("torn", [1]), ("lost", {"index": 0, "value": 1.0})):
+    for name, record in (("torn", [1]),):
         (place / name).mkdir()
         (place / name / "frames.jsonl").write_text(json.dumps(record) + "\n")
     return place
@@ -432,49 +403,3 @@ def test_bad_references(
 
 
 # Memory
-
-MEASURE = """
-import json, sys
-import advect as ad, pyarrow.parquet, torch
-def memory(key):
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
-torch.randperm(10)
-before, calls = memory("VmHWM"), []
-data = ad.datasets.load(f"parquet:{sys.argv[1]}?n=2000&label=label", progress=lambda *now: calls.append(now))
-print(json.dumps([len(data), data.dim, memory("VmHWM") - before, len(calls), calls[-1]]))
-"""
-
-
-def draw_of_large_file(place: Path, rows: int) -> tuple[float, int]:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    rng, path, step = np.random.default_rng(0), place / "large.parquet", 100_000
-    fields = [*((f"x{i}", pa.float64()) for i in range(10)), ("label", pa.int64())]
-    with pq.ParquetWriter(path, pa.schema(fields)) as writer:
-        for _ in range(rows // step):
-            columns = {f"x{i}": rng.random(step) for i in range(10)} | {
-                "label": rng.integers(0, 10, step)
-            }
-            writer.write_table(pa.table(columns))
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
-    )
-    n, dim, megabytes, calls, last = json.loads(done.stdout)
-    assert (n, dim, last) == (2000, 10, [2000, 2000])
-    return megabytes, calls
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_draw_of_two_million_rows_takes_little_memory(tmp_path: Path) -> None:
-    megabytes, calls = draw_of_large_file(tmp_path, 2_000_000)
-    assert megabytes < 500 and calls > 1
-
-
-def test_images_of_any_format_are_brought_to_a_size(tmp_path):
-    data = ad.datasets.load("digits?n=12&size=4")
-    assert data.sample_shape == (4, 4)
-    assert ad.datasets.load("digits", n=12, size=[4, 6], channels="rgb").sample_shape == (4, 6, 3)
-    data.save(tmp_path / "small.npz")
-    assert ad.datasets.load(f"npz:{tmp_path}/small.npz?size=2").sample_shape == (2, 2)
-    with pytest.raises(InputError, match="unknown option"):
-        ad.datasets.load("toy:moons?n=12&size=4")

@@ -42,16 +42,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """A temporary file to write; it is renamed to ``path`` at the end and removed on any error.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with atomic_file(Path(folder, "notes.txt")) as temporary:
-        ...         _ = temporary.write_text("done")
-        ...     print(Path(folder, "notes.txt").read_text())
-        done
-    """
+    """A temporary file to write; it is renamed to ``path`` at the end and removed on any error."""
     with _temporary(path) as temporary:
         try:
             yield temporary
@@ -67,10 +58,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary folder to fill; it takes the place of ``path`` at the end and is removed on any error.
 
-    Args:
-        path: where the folder will be. A symbolic link stays, and what it points to is replaced.
-        overwrite: replace a folder that is not empty; otherwise that is an error.
-    """
+    A symbolic link stays, and what it points to is replaced. A folder that is not empty is replaced only
+    with ``overwrite``."""
     path = path.resolve() if path.is_symlink() else path
     recover(path)
     _check_empty(path, overwrite)
@@ -110,25 +99,19 @@ def replace_directory(new: Path, path: Path) -> None:
                     raise
             _remove(old)
         sync_directory(path.parent)
-        for place in (old, *_leftovers(path.parent, "old", hidden_name(path))):
-            _remove(place)
+        for leftover in (old, *_leftovers(path.parent, "old", hidden_name(path))):
+            _remove(leftover)
 
 
 def recover(path: Path) -> bool:
-    """Put back a folder that a killed writer had moved aside; whether there was one.
-
-    Example:
-        >>> recover(Path("no-such-folder"))
-        False
-    """
-    if path.exists() or path.is_symlink():
+    """Put back a folder that a killed writer had moved aside; whether there was one."""
+    if path.exists() or path.is_symlink() or not path.name:
         return False
-    left = _leftovers(path.parent, "old", hidden_name(path) if path.name else "")
-    if not left:
-        return False
-    os.rename(max(left, key=lambda place: place.stat().st_mtime), path)
-    sync_directory(path.parent)
-    return True
+    leftovers = _leftovers(path.parent, "old", hidden_name(path))
+    if leftovers:
+        os.rename(max(leftovers, key=lambda leftover: leftover.stat().st_mtime), path)
+        sync_directory(path.parent)
+    return bool(leftovers)
 
 
 def sync_directory(folder: Path) -> None:
@@ -150,12 +133,7 @@ def hidden_name(path: Path) -> str:
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a name is a temporary name of a writer.
-
-    Example:
-        >>> is_leftover(".notes.txt.0123abcd-4711-0123456789ab.tmp"), is_leftover("notes.txt")
-        (True, False)
-    """
+    """Whether a name is a temporary name of a writer."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -169,8 +147,8 @@ def _temporary(path: Path, kind: str = "tmp") -> Iterator[Path]:
     try:
         if (os.getpid(), folder) not in _tidied:
             _tidied.add((os.getpid(), folder))
-            for place in _leftovers(folder, "tmp"):
-                _remove(place)
+            for leftover in _leftovers(folder, "tmp"):
+                _remove(leftover)
         yield path.with_name(name)
     finally:
         _active.discard(name)
@@ -178,45 +156,39 @@ def _temporary(path: Path, kind: str = "tmp") -> Iterator[Path]:
 
 def _leftovers(folder: Path, kind: str, stem: str = "") -> list[Path]:
     """What killed writers left in a folder."""
-    try:
-        matches = [match for name in os.listdir(folder) if (match := _TEMPORARY.fullmatch(name))]
-    except OSError:  # a folder may be writable but not readable
-        return []
-    return [
-        folder / match[0]
-        for match in matches
-        if match["kind"] == kind
-        and (not stem or match["stem"] == stem)
-        and match[0] not in _active
-        and _writer_is_gone(folder / match[0], match)
-    ]
+    paths = []
+    with suppress(OSError):  # a folder may be writable but not readable
+        for name in set(os.listdir(folder)) - _active:
+            match = _TEMPORARY.fullmatch(name)
+            if match and match["kind"] == kind and stem in ("", match["stem"]):
+                paths += [folder / name] if _writer_is_gone(folder / name, match) else []
+    return paths
 
 
-def _writer_is_gone(place: Path, match: re.Match[str]) -> bool:
+def _writer_is_gone(path: Path, match: re.Match[str]) -> bool:
     pid = int(match["pid"])
     alive = pid != os.getpid() and pid < 2**31 and psutil.pid_exists(pid)
     if match["host"] == _host() and not alive:
         return True
     with suppress(OSError):
-        return time.time() - place.lstat().st_mtime > _STALE
+        return time.time() - path.lstat().st_mtime > _STALE
     return False
 
 
-def _remove(place: Path) -> None:
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place, ignore_errors=True)
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):
-            place.unlink()
+            path.unlink()
 
 
 @functools.cache
 def _host() -> str:
     """The machine, and the container if there is one, to which process numbers belong."""
-    try:
+    namespace = ""
+    with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        namespace = ""
     return _short_hash(f"{platform.node()} {namespace}")
 
 

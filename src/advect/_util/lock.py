@@ -19,35 +19,25 @@ class Hold:
 
     Within a thread it may be locked several times: recorder, checkpoint and metrics of one run do so. The
     lock file is next to the directory, or in it if its parent cannot be written. Symbolic links share
-    the lock of what they point to.
-
-    Raises:
-        InputError: another process or thread is writing there.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, Hold(Path(folder, "run")):
-        ...     print(os.listdir(folder))
-        ['.run.lock']
-    """
+    the lock of what they point to. An ``InputError`` says that another process or thread writes there."""
 
     def __init__(self, directory: Path) -> None:
         self._lock: BaseFileLock | None = None
         self._pid = os.getpid()
-        place = directory.resolve()
-        self._made = [folder for folder in place.parents if not folder.exists()]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        inside = place.is_dir() and not os.access(place.parent, os.W_OK)
-        self._file = place / ".lock" if inside else place.with_name(f"{hidden_name(place)}.lock")
+        path = directory.resolve()
+        self._made = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        inside = path.is_dir() and not os.access(path.parent, os.W_OK)
+        self._file = path / ".lock" if inside else path.with_name(f"{hidden_name(path)}.lock")
         lock = FileLock(self._file, timeout=0, is_singleton=True)
         try:
             lock.acquire()
         except Timeout:
-            raise InputError(
+            what, remedy = (
                 "another process is writing to this directory",
-                f"{directory} ({self._writer()})",
-                "Wait for it, or choose another directory.",
-            ) from None
+                "Wait, or choose another.",
+            )
+            raise InputError(what, f"{directory} ({self._writer()})", remedy) from None
         except OSError as error:
             if self._file.is_symlink() or isinstance(error, PermissionError):
                 raise

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,21 +15,25 @@ from advect.data.dataset import LabeledDataset
 from advect.data.sampling import Draw
 from advect.io import formats as files
 from advect.io.adapters import source_fields
-from advect.io.formats import Source, register_format as register_format
+from advect.io.formats import Content, register_format as register_format
 from advect.io.named import NAMES, fetch_table, open_named
-from advect.io.reference import SAMPLING, Reference
+from advect.io.reference import Reference
 from advect.io.run_frames import open_frame
 from advect.io.synthetic import gaussians, moons, rings, swiss_roll
-from advect.spaces.harmonize import harmonize
 
-_ARRAYS = ("name", "npz", "npy", "idx")  # formats of images that do not resize themselves
 _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "gaussians": gaussians,
     "moons": moons,
     "rings": rings,
     "swiss_roll": swiss_roll,
 }
-_OPTIONS = {"name": ["split"], "run": ["units"], "openml": ["label", "categorical", "target"]}
+_SAMPLING = ("n", "balanced", "seed", "max_samples")
+# what it is called, how it is read, and its options
+_READERS: dict[str, tuple[str, Callable[..., Content | LabeledDataset], tuple[str, ...]]] = {
+    "name": ("the dataset {}", open_named, ("split",)),
+    "run": ("a frame", open_frame, ("units",)),
+    "openml": ("an OpenML table", fetch_table, ("label", "categorical", "target")),
+}
 
 
 def load(
@@ -46,7 +49,7 @@ def load(
 ) -> LabeledDataset:
     """Load a dataset by name, path or reference.
 
-    The rows of a draw are chosen first, and only these are read. The result is that of
+    The rows of a draw are chosen first, from the labels. The result is that of
     ``load(ref).sample(n, balanced=balanced, generator=torch.Generator().manual_seed(seed))``.
 
     Args:
@@ -64,7 +67,7 @@ def load(
         progress: None shows progress on stderr if reading takes long, False is silent, a function
             is called with (done, total).
         **options: options of the format, such as ``label="kind"`` and ``target="price"`` (continuous
-            targets) for tables, ``size=28`` and ``channels="gray"`` for images; parameters of
+            targets) for tables, ``size=28`` and ``channels="gray"`` for folders of images; parameters of
             synthetic datasets; ``units`` (``"source"``, ``"target"`` or ``"common"``) for frames.
 
     Raises:
@@ -78,42 +81,44 @@ def load(
         LabeledDataset(n=20, sample_shape=(2,), classes=4, dtype=float32)
     """
     reference = Reference.parse(ref, names=(*NAMES, *_TOYS))
-    given = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples}
-    given |= {"split": split, **options}
-    merged = reference.merged({name: value for name, value in given.items() if value is not None})
-    if reference.kind == "toy" or (reference.kind == "name" and reference.path in _TOYS):
-        return _draw_toy(reference.path, merged)
-    kind = files.kind_of(reference.path) if reference.kind == "path" else reference.kind
-    resized = {}
-    if kind in _ARRAYS:
-        resized = {name: merged.pop(name) for name in ("size", "channels") if name in merged}
-        if isinstance(resized.get("size"), list):
-            resized["size"] = tuple(resized["size"])
-    own = {"name": f"the dataset {reference.path}", "run": "a frame", "openml": "an OpenML table"}
-    known = _OPTIONS[kind] if kind in _OPTIONS else files.reader_options(kind)
-    for option in merged:
-        check_known(f"option of {own.get(kind, f'{kind} files')}", option, {*known, *SAMPLING})
-    draw = Draw(**{name: merged.pop(name) for name in SAMPLING if name in merged})
-    readers = {"name": open_named, "run": open_frame, "openml": fetch_table}
-    read = readers.get(kind) or partial(files.open_source, kind=kind)
-    data = read(reference.path, **merged)
-    if isinstance(data, Source):
+    arguments = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples}
+    arguments |= {"split": split, **options}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    options = reference.merged(arguments)
+    kind, path = reference.kind, reference.path
+    if kind == "toy" or (kind == "name" and path in _TOYS):
+        return _draw_toy(path, options)
+    kind = files.kind_of(path) if kind == "path" else kind
+    sampling = {name: options.pop(name) for name in _SAMPLING if name in options}
+    if kind in _READERS:
+        what, read, known = _READERS[kind]
+        _check_options(what.format(path), options, [*known, *_SAMPLING])
+        data = read(path, **options)
+    else:
+        _check_options(f"{kind} files", options, [*files.reader_options(kind), *_SAMPLING])
+        data = files.open_source(path, kind, **options)
+    draw = Draw(**sampling)
+    if isinstance(data, Content):
         source, data = data, LabeledDataset(**source_fields(data, draw, progress))
         if data.targets is None and source.target_columns is not None:
             data = data.with_targets(source.target_columns)
     elif (rows := draw.rows(data.y, data.classes)) is not None:
         data = data.subset(rows)
-    return harmonize(data, data, **resized)[0] if resized else data
+    return data
 
 
 def _draw_toy(name: str, options: dict[str, Any]) -> LabeledDataset:
     check_known("synthetic dataset", name, _TOYS)
     parameters = inspect.signature(_TOYS[name]).parameters
-    for option in options:
-        check_known(f"option of {name}", option, {*parameters, *SAMPLING} - {"generator"})
+    _check_options(name, options, {*parameters, *_SAMPLING} - {"generator"})
     options.pop("balanced", None)
-    most = options.pop("max_samples", None)
-    draw = Draw(n=options.get("n"), max_samples=most, seed=options.pop("seed", 0))
-    if most is not None:
-        options["n"] = min(most, parameters["n"].default)
+    max_samples = options.pop("max_samples", None)
+    draw = Draw(n=options.get("n"), max_samples=max_samples, seed=options.pop("seed", 0))
+    if max_samples is not None:
+        options["n"] = min(max_samples, parameters["n"].default)
     return _TOYS[name](**options, generator=torch.Generator().manual_seed(draw.seed))
+
+
+def _check_options(what: str, options: Iterable[str], known: Iterable[str]) -> None:
+    for option in options:
+        check_known(f"option of {what}", option, known)

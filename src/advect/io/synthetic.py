@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_non_negative
+from advect._util.checks import check_count, check_kind, check_non_negative, check_number
 from advect._util.memory import check_room
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -46,7 +46,10 @@ def gaussians(
     """
     separation = check_non_negative("separation", separation)
     spread = check_non_negative("spread", spread)
-    centre, turn = _numbers("shift", shift, (2,)), _numbers("rotation", rotation, ())
+    centre = torch.tensor([check_number("shift", value) for value in shift], dtype=torch.float64)
+    if len(centre) != 2:
+        raise InputError("shift must be 2 finite numbers", repr(shift), "Pass x and y.")
+    turn = check_number("rotation", rotation)
     y, k = _labels(n, classes, generator)
     local = torch.randn(len(y), 2, dtype=torch.float64, generator=generator) * spread
     radial, along = separation + (y + 1) / (k + 1) * local[:, 0], local[:, 1]
@@ -150,14 +153,3 @@ def _dataset(
     if check_non_negative("noise", noise):
         points = points + noise * torch.randn(points.shape, dtype=points.dtype, generator=generator)
     return LabeledDataset(points.float(), y, classes=range(classes))
-
-
-def _numbers(name: str, values: object, shape: tuple[int, ...]) -> Tensor:
-    try:
-        numbers = torch.as_tensor(values, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        numbers = torch.tensor(math.nan)
-    if numbers.shape != shape or not bool(numbers.isfinite().all()):
-        what = f"{name} must be {f'{shape[0]} finite numbers' if shape else 'a finite number'}"
-        raise InputError(what, repr(values), "Pass finite numbers.")
-    return numbers

@@ -17,7 +17,7 @@ from advect.data.store import (
     write_tensors,
 )
 from advect.errors import InputError
-from advect.io.logs import append_line, is_frame, keep_lines, read_lines
+from advect.io.logs import Record, append_line, is_frame, keep_lines, read_lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,32 +48,29 @@ class Trajectory:
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory
-        self._records: dict[int, float] = {}
+        self._records: dict[int, Record] = {}
         self._datasets: dict[int, LabeledDataset] = {}
-        self._shards: dict[int, int] = {}
         if directory is not None:
-            for record in read_lines(directory / "frames.jsonl", is_frame):
-                self._records[record["index"]] = record["value"]
-                self._shards[record["index"]] = record.get("shards", 1)
+            log = read_lines(directory / "frames.jsonl", is_frame)
+            self._records = {record["index"]: record for record in log}
 
     @classmethod
     def open(cls, directory: str | Path) -> Trajectory:
         """The frames of a run directory."""
         directory = Path(directory)
         if not (directory / "frames.jsonl").exists():
-            raise InputError(
-                "no recorded frames", directory, "Record a flow with Recorder(directory=…) first."
-            )
+            remedy = "Record a flow with Recorder(directory=…) first."
+            raise InputError("no recorded frames", directory, remedy)
         return cls(directory)
 
     @classmethod
     def of(cls, *frames: Frame) -> Trajectory:
         """Frames in memory; of frames with one index the first is taken."""
-        made = cls()
-        for frame in frames:
-            if frame.index not in made._records:
-                made.add(frame.index, frame.value, frame.dataset)
-        return made
+        trajectory = cls()
+        for frame in reversed(frames):
+            trajectory._records.pop(frame.index, None)
+            trajectory.add(frame.index, frame.value, frame.dataset)
+        return trajectory
 
     def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
         """Record a frame, unless the same one is there."""
@@ -88,39 +85,36 @@ class Trajectory:
 
     def wants(self, index: int, value: float) -> bool:
         """Whether a frame is missing; one of another flow is dropped with all later ones."""
-        if self._records.get(index) == value:
-            return False
-        if index in self._records:
+        record = self._records.get(index)
+        if record is not None and record["value"] != value:
             self.forget_after(index - 1)
-        return True
+        return record is None or record["value"] != value
 
     @staticmethod
     def write_rows(directory: Path, frame: Frame, rows: slice, shard: int, shards: int) -> None:
         """Write some rows as one of the files of a frame, which counts once it is committed."""
         tensors, facts = pack_rows(frame.dataset, rows, shard)
         facts |= {"index": frame.index, "value": frame.value}
-        write_tensors(frame_path(directory, frame.index, shard, shards), tensors, facts)
+        write_tensors(_path(directory, frame.index, shard, shards), tensors, facts)
 
     def commit(self, index: int, value: float, shards: int = 1) -> None:
         """Log a frame whose files are complete."""
+        record = {"index": index, "value": value} | ({"shards": shards} if shards > 1 else {})
         if self.directory is not None:
-            record = {"index": index, "value": value} | ({"shards": shards} if shards > 1 else {})
             append_line(self.directory / "frames.jsonl", record)
-        self._records[index], self._shards[index] = value, shards
+        self._records[index] = record
 
     def forget_after(self, index: int) -> None:
         """Drop the frames of later steps."""
-        later = [known for known in self._records if known > index]
+        later = [record for record in self._records.values() if record["index"] > index]
         if later and self.directory is not None:
             log = self.directory / "frames.jsonl"
             keep_lines(log, is_frame, lambda record: record["index"] <= index)
-        for known in later:
-            del self._records[known]
-            self._datasets.pop(known, None)
-            shards = self._shards.pop(known, 1)
-            if self.directory is not None:
-                for shard in range(shards):
-                    frame_path(self.directory, known, shard, shards).unlink(missing_ok=True)
+            for path in (path for record in later for path in _paths(self.directory, record)):
+                path.unlink(missing_ok=True)
+        for record in later:
+            del self._records[record["index"]]
+            self._datasets.pop(record["index"], None)
 
     def mend(self) -> None:
         """Remove damaged lines from the log, before writing to it."""
@@ -136,21 +130,17 @@ class Trajectory:
         return len(self._records)
 
     def __getitem__(self, position: int) -> Frame:
-        index = self.indices[position]
-        dataset = (
-            self._datasets[index] if self.directory is None else self._read(self.directory, index)
-        )
-        return Frame(index, self._records[index], dataset)
-
-    def _read(self, directory: Path, index: int) -> LabeledDataset:
-        shards = self._shards[index]
-        paths = [frame_path(directory, index, shard, shards) for shard in range(shards)]
+        record = self._records[self.indices[position]]
+        index, value = record["index"], record["value"]
+        if self.directory is None:
+            return Frame(index, value, self._datasets[index])
+        paths = _paths(self.directory, record)
         parts = [read_tensors(path) for path in paths]
         for path, (_, facts) in zip(paths, parts, strict=True):
             if facts.get("index", index) != index:
                 raise damaged(path, f"it is the frame of step {facts['index']}")
         with unpacking(paths[0]):
-            return unpack_dataset(*join_rows(parts))
+            return Frame(index, value, unpack_dataset(*join_rows(parts)))
 
     def __iter__(self) -> Iterator[Frame]:
         return (self[position] for position in range(len(self)))
@@ -160,7 +150,12 @@ class Trajectory:
         return f"Trajectory({len(self)} frames {place})"
 
 
-def frame_path(directory: Path, index: int, shard: int = 0, shards: int = 1) -> Path:
-    """Where a frame, or one of several files of it, is stored."""
+def _paths(directory: Path, record: Record) -> list[Path]:
+    """The files of a frame: one, or one for each shard."""
+    shards = record.get("shards", 1)
+    return [_path(directory, record["index"], shard, shards) for shard in range(shards)]
+
+
+def _path(directory: Path, index: int, shard: int, shards: int) -> Path:
     part = f".{shard + 1}-of-{shards}" if shards > 1 else ""
     return directory / "frames" / f"{index:06d}{part}.safetensors"

@@ -1,10 +1,9 @@
 """Samples in files as plain arrays: numpy, CSV, Parquet, folders of images, IDX.
 
-Readers give labels at once and features of chosen rows in one pass, so that a sample of a large
-file takes little memory. Writers are atomic. Nothing here knows a dataset."""
+Arrays that are not compressed are mapped and images are decoded on demand, so that a sample of a
+large file takes little memory. Writers are atomic. Nothing here knows a dataset."""
 
-from advect.io.formats.content import Content as Content, Source as Source
-from advect.io.formats.kinds import Table as Table
+from advect.io.formats.content import Content as Content
 from advect.io.formats.registry import (
     as_path as as_path,
     formats as formats,
@@ -12,6 +11,6 @@ from advect.io.formats.registry import (
     open_source as open_source,
     reader_options as reader_options,
     register_format as register_format,
-    suffixes_known as suffixes_known,
     write as write,
 )
+from advect.io.formats.table import Table as Table

@@ -1,9 +1,9 @@
-"""Samples of a file as plain arrays: labels at once, features of chosen rows in one pass."""
+"""Samples of a file as plain arrays: labels at once, features of chosen rows in blocks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,51 +11,98 @@ from typing import Any
 import numpy as np
 
 from advect.errors import InputError
-from advect.io.formats.guard import check_size, damaged, reading
-from advect.io.formats.kinds import Table
+from advect.io.formats.guard import check_size, reading
+from advect.io.formats.table import Table
 
 Advance = Callable[[int], object]
+CHUNK = 1 << 22  # bytes of a block
 
 
-class Source:
-    """A file that is open for reading.
+@dataclass(eq=False)
+class Content:
+    """Samples as plain arrays, read from a file or to be written.
 
-    ``labels`` has the class name of each row, None where it is missing; it is None for files
-    without labels. ``probabilities`` are soft labels (n, k), ``targets`` are (n, q)."""
+    ``x`` is an array (n, …), possibly mapped from a file, or anything with ``shape``, ``dtype``
+    and rows by position. ``labels`` has the class name of each row, None where it is missing; it
+    is None without labels. ``probabilities`` are soft labels (n, k), ``targets`` are (n, q)."""
 
-    labels: list[Any] | None = None
-    classes: tuple[Any, ...] | None = None
+    x: Any
+    labels: Any = None
+    classes: Any = None
     columns: tuple[str, ...] | None = None
-    weights: np.ndarray | None = None
+    weights: Any = None
     table: Table | None = None
-    probabilities: np.ndarray | None = None
-    targets: np.ndarray | None = None
+    probabilities: Any = None
+    targets: Any = None
     target_columns: tuple[str, ...] | None = None
-    path: Any = Path()
-    shape: tuple[int, ...]
-    dtype: np.dtype = np.dtype(np.float32)
+    path: Any = Path("x")
+
+    def __post_init__(self) -> None:
+        if not isinstance(getattr(self.x, "dtype", None), np.dtype):
+            self.x = np.asarray(self.x)
+        if not self.x.shape or 0 in self.x.shape:
+            got = f"shape {self.x.shape} in {self.path}"
+            raise InputError("features must hold at least one sample", got, "Add some samples.")
+        self.x = self.x[:, None] if len(self.x.shape) == 1 else self.x
+        self.shape, self.dtype = self.x.shape[1:], number_dtype(self.x, self.path)
+        for name in ("weights", "probabilities", "targets"):
+            if (values := getattr(self, name)) is not None:
+                setattr(self, name, np.asarray(values))
+        if self.labels is not None:
+            self.labels = [plain(label) for label in self.labels]
+            names = class_names(self.labels) if self.classes is None else self.classes
+            self.classes = tuple(plain(name) for name in names)
+        elif self.probabilities is not None and self.probabilities.ndim == 2:
+            k = self.probabilities.shape[1]
+            self.classes = self.classes or tuple(range(k))
+            if len(self.classes) == k:  # the most likely class of each row
+                codes = self.probabilities.argmax(axis=1).tolist()
+                self.labels = [self.classes[code] for code in codes]
+        else:
+            self.classes = None
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        """Labels, weights, columns, soft labels and targets must fit the features."""
+        n, k = len(self), len(self.classes or ())
+        parts = {"probabilities": (n, k), "labels": (n,), "weights": (n,), "targets": (n,)}
+        for name, wanted in parts.items():
+            values = getattr(self, name)
+            shape = np.shape(values) if name != "labels" else (len(values or ()),)
+            if values is not None and shape[: len(wanted)] != wanted:
+                got = f"shape {shape}, not {wanted}"
+                raise InputError(f"{name} must fit the {n} samples of {self.path}", got, "Fix it.")
+        if self.weights is not None and self.weights.dtype.kind not in "fiu":
+            raise InputError("weights must be numbers", self.weights.dtype, "Store numbers.")
+        if self.columns is not None and (len(set(self.columns)),) != self.shape:
+            what = f"columns must fit the {self.shape} features of {self.path}"
+            raise InputError(what, f"{len(self.columns)} names", "Use different names.")
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return self.x.shape[0]
 
     def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Features of the rows at these increasing positions, a block at a time."""
-        raise NotImplementedError
+        """Features of the rows at these increasing positions, a block at a time; bytes of images
+        are scaled to 0 … 1."""
+        step = max(1, CHUNK // (math.prod(self.shape) * self.x.dtype.itemsize))
+        for first in range(0, len(rows), step):
+            with reading(self.path, "a file", Exception):
+                block = self.x[rows[first : first + step]].astype(self.dtype)
+            if are_images(self.x.dtype, self.shape):
+                block /= 255
+            yield block
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = lambda k: None) -> np.ndarray:
         """Features of the rows at these increasing positions, (k, …); None for all."""
         width = math.prod(self.shape) * self.dtype.itemsize
         check_size(self.path, (len(self) if rows is None else len(rows)) * (width + 8))
         rows = np.arange(len(self)) if rows is None else rows
-        out, done = np.empty((len(rows), *self.shape), self.dtype), 0
-        with reading(self.path, "a file", ValueError, KeyError):
-            for block in self.batches(rows):
-                out[done : done + len(block)] = block
-                done += len(block)
-                advance(len(block))
-        if done < len(rows):
-            raise damaged(self.path, "a file", f"only {done} of {len(rows)} rows")
-        return out
+        x, done = np.empty((len(rows), *self.shape), self.dtype), 0
+        for block in self.batches(rows):
+            x[done : done + len(block)] = block
+            done += len(block)
+            advance(len(block))
+        return x
 
     @property
     def codes(self) -> np.ndarray:
@@ -67,59 +114,6 @@ class Source:
             got = f"{unknown.pop()!r} with classes {self.classes} in {self.path}"
             raise InputError("labels must be among classes", got, "Name all classes.")
         return np.array([position[label] for label in labels], np.int64)
-
-    def check_parts(self) -> None:
-        """Labels, weights, columns, soft labels and targets must fit the features."""
-        n, k = len(self), len(self.classes or ())
-        parts = ("probabilities", (n, k)), ("labels", (n,)), ("weights", (n,)), ("targets", (n,))
-        for name, wanted in parts:
-            values = getattr(self, name)
-            shape = values.shape if hasattr(values, "shape") else (len(values or ()),)
-            if values is not None and shape[: len(wanted)] != wanted:
-                got = f"shape {shape}, not {wanted}"
-                raise InputError(f"{name} must fit the {n} samples of {self.path}", got, "Fix it.")
-        if self.weights is not None and self.weights.dtype.kind not in "fiu":
-            raise InputError("weights must be numbers", self.weights.dtype, "Store numbers.")
-        if self.columns is not None and (len(set(self.columns)),) != self.shape:
-            what = f"columns must fit the {self.shape} features of {self.path}"
-            raise InputError(what, f"{len(self.columns)} names", "Use different names.")
-
-
-@dataclass(eq=False)
-class Content(Source):
-    """Samples in memory, for writers and registered formats; see ``Source`` for the fields."""
-
-    x: Any
-    labels: Any = None
-    classes: Any = None
-    columns: tuple[str, ...] | None = None
-    weights: Any = None
-    table: Table | None = None
-    probabilities: Any = None
-    targets: Any = None
-    target_columns: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        x = np.asarray(self.x)
-        self.dtype = number_dtype(x.dtype, "x")
-        self.x = (x[:, None] if x.ndim == 1 else x).astype(self.dtype, copy=False)
-        self.shape = self.x.shape[1:]
-        if self.x.ndim < 2 or self.x.size == 0:
-            raise InputError("features must be an array (n, …)", x.shape, "Pass some samples.")
-        if self.labels is not None:
-            self.labels = [plain(label) for label in self.labels]
-            found = class_names(self.labels) if self.classes is None else self.classes
-            self.classes = tuple(plain(name) for name in found)
-        for name in ("weights", "probabilities", "targets"):
-            if (values := getattr(self, name)) is not None:
-                setattr(self, name, np.asarray(values))
-        self.check_parts()
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        yield self.x[rows]
 
 
 def class_names(labels: Iterable[Any]) -> tuple[Any, ...]:
@@ -157,17 +151,17 @@ def as_names(y: np.ndarray, where: object) -> list[Any]:
     return names
 
 
-def likeliest(probabilities: np.ndarray, classes: Sequence[Any]) -> list[Any]:
-    """The most likely class of each row."""
-    return [classes[code] for code in probabilities.argmax(axis=1).tolist()]
-
-
-def number_dtype(dtype: np.dtype, where: object) -> np.dtype:
-    """The floating dtype for features of this stored dtype."""
-    if dtype.kind not in "fiub":
-        what = "real" if dtype.kind == "c" else "numbers"
-        raise InputError(f"features must be {what} in {where}", dtype, "Store plain numbers.")
-    return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize > 4 else np.float32)
+def number_dtype(x: Any, where: object) -> np.dtype:
+    """The floating dtype for features that are stored like this: float64 for whole numbers that
+    float32 would round."""
+    kind, size = x.dtype.kind, x.dtype.itemsize
+    if kind not in "fiub":
+        what = "real" if kind == "c" else "numbers"
+        raise InputError(f"features must be {what} in {where}", x.dtype, "Store plain numbers.")
+    wide = kind == "f" and size > 4
+    if kind in "iu" and size >= 4 and x.size:
+        wide = max(int(x.max()), -int(x.min())) >= 2**24
+    return np.dtype(np.float64 if wide else np.float32)
 
 
 def are_images(dtype: np.dtype, sample_shape: tuple[int, ...]) -> bool:

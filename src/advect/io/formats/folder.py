@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import warnings
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,56 +15,56 @@ import numpy as np
 from advect._util.atomic import atomic_directory
 from advect._util.checks import check_known, check_sides
 from advect.errors import InputError
-from advect.io.formats.content import Content, Source, class_names
+from advect.io.formats.content import Content, class_names
 from advect.io.formats.guard import check_regular, reading
 from advect.io.formats.table import text_labels
 
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")  # others may start programs
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 _MOST_PIXELS = 1 << 26
-_KIND = "a folder of images"
 _GRAY, _COLOR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
 _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La", "RGBX")
-# Pillow's decoders raise many kinds of errors on bad bytes
-_BAD_IMAGE = (SyntaxError, ValueError, TypeError, LookupError, OverflowError, AttributeError)
 _UNSAFE = re.compile(r'[%/\\:*?"<>|\x00-\x1f\x7f]|^[. ]|[. ]$')
 
 
-class FolderSource(Source):
+def read_folder(
+    path: Path,
+    *,
+    labels: bool = True,
+    size: int | Sequence[int] | None = None,
+    channels: str | None = None,
+) -> Content:
     """Images sorted by class and file name, with values from 0 to 1: (H, W) or (H, W, 3)."""
+    if channels is not None:
+        check_known("channels", channels, ("gray", "rgb"))
+    files, names = _find(path, labels)
+    images = Images(files, () if size is None else check_sides(size), channels)
+    return Content(images, names if labels else None, path=path)
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        labels: bool = True,
-        size: int | Sequence[int] | None = None,
-        channels: str | None = None,
-    ) -> None:
-        if channels is not None:
-            check_known("channels", channels, ("gray", "rgb"))
-        self._size = () if size is None else check_sides(size)
-        self.path, self._channels = path, channels
-        self._files, self.labels, self.classes = _find(path, labels)
-        self.shape = self._decode(self._files[0]).shape
 
-    def __len__(self) -> int:
-        return len(self._files)
+class Images:
+    """Images as an array (n, H, W) or (n, H, W, 3) of bytes, decoded on demand."""
 
-    def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        for row in rows.tolist():
-            image = self._decode(self._files[row])
-            if image.shape != self.shape:
-                got = f"{image.shape} in {self._files[row]}, {self.shape} in {self._files[0]}"
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, files: list[Path], size: tuple[int, ...], channels: str | None) -> None:
+        self._files, self._size, self._channels = files, size, channels
+        self.shape = (len(files), *self._decode(files[0]).shape)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        images = [self._decode(self._files[row]) for row in rows.tolist()]
+        for row, image in zip(rows.tolist(), images, strict=True):
+            if image.shape != self.shape[1:]:
+                got = f"{image.shape} in {self._files[row]}, {self.shape[1:]} in {self._files[0]}"
                 remedy = "Pass size=… to resize them, channels='gray' or 'rgb' to convert them."
                 raise InputError("all images must have one shape", got, remedy)
-            yield image[None].astype(np.float32) / np.float32(255)
+        return np.stack(images)
 
     def _decode(self, path: Path) -> np.ndarray:
         from PIL import Image, ImageOps
 
-        more = (*_BAD_IMAGE, struct.error, zlib.error)
-        with reading(path, "an image", *more), warnings.catch_warnings():
+        # Pillow's decoders raise many kinds of errors on bad bytes
+        with reading(path, "an image", Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 with Image.open(path, formats=_FORMATS) as file:
@@ -85,20 +83,20 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
     """A Pillow image as gray or RGB of 8 bits, on white where it is transparent."""
     from PIL import Image
 
-    wanted = {"gray": "L", "rgb": "RGB", None: None}[channels]
+    mode = {"gray": "L", "rgb": "RGB", None: None}[channels]
     if image.mode in _ALPHA or "transparency" in image.info:
         gray = image.mode in ("LA", "La")
         image = image.convert("RGBA")
-        if wanted is None and image.getchannel("A").getextrema()[0] < 255:
+        if mode is None and image.getchannel("A").getextrema()[0] < 255:
             remedy = "Convert it first, or read the folder with channels='rgb' or 'gray'."
             raise InputError("an image has transparent parts", where, remedy)
-        whole = Image.new("RGBA", image.size, "white")
-        whole.alpha_composite(image)
-        return whole.convert(wanted or ("L" if gray else "RGB"))
+        white = Image.new("RGBA", image.size, "white")
+        white.alpha_composite(image)
+        return white.convert(mode or ("L" if gray else "RGB"))
     if image.mode not in _GRAY + _COLOR:
         got = f"mode {image.mode} in {where}"
         raise InputError("images must have 8 bits for each channel", got, "Convert it first.")
-    return image.convert(wanted or ("L" if image.mode in _GRAY else "RGB"))
+    return image.convert(mode or ("L" if image.mode in _GRAY else "RGB"))
 
 
 def write_folder(path: Path, content: Content, overwrite: bool) -> None:
@@ -106,22 +104,20 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
     from PIL import Image
 
     x, labels, weights = content.x, content.labels, content.weights
-    if x.ndim not in (3, 4) or x.shape[3:] not in ((), (1,), (3,)):
-        what = "images must have shape (H, W) or (H, W, 1 or 3)"
-        raise InputError(what, x.shape[1:], "Save as .npz, which keeps any shape.")
-    if labels is None or not all(type(name) in (int, str) for name in labels):
-        what = "each image needs a label, whole numbers or text, in a folder"
-        raise InputError(what, "other labels", "Label them, or save as .npz.")
-    others = [name for name in ("probabilities", "targets") if getattr(content, name) is not None]
-    if weights is not None and np.ptp(weights) > 1e-12 * np.max(np.abs(weights)):
-        others.append("weights")
-    if others:
-        what = f"a folder of images has no place for {', '.join(others)}"
-        raise InputError(what, path, "Save as .npz or .parquet.")
     low, high = float(x.min()), float(x.max())
-    if not (low >= -1 and high <= 2):
-        got = f"{low:g} to {high:g}"
-        raise InputError("images must have values from 0 to 1", got, "Rescale them.")
+    uneven = weights is not None and np.ptp(weights) > 1e-12 * np.max(np.abs(weights))
+    named = labels is not None and all(type(name) in (int, str) for name in labels)
+    needs = {
+        "images of shape (H, W) or (H, W, 1 or 3)": x.shape[3:] in ((), (1,), (3,)) and x.ndim > 2,
+        "a label for each image, whole numbers or text": named,
+        "no weights": not uneven,
+        "no soft labels": content.probabilities is None,
+        "no targets": content.targets is None,
+        "images with values from 0 to 1": low >= -1 and high <= 2,
+    }
+    if unmet := [need for need, holds in needs.items() if not holds]:
+        got = f"shape {x.shape[1:]}, values from {low:g} to {high:g}"
+        raise InputError(f"a folder of images needs {unmet[0]}", got, "Save as .npz.")
     if low < 0 or high > 1:
         share = float(((x < 0) | (x > 1)).mean())
         text = f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped"
@@ -129,38 +125,44 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
     if overwrite and path.is_dir():
         _check_images_only(path)
     with atomic_directory(path, overwrite=overwrite) as temporary:
-        for row, label in enumerate(labels):
-            text = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
-            place = temporary / (text or "%")
-            place.mkdir(exist_ok=True)
+        for row, label in enumerate(labels or ()):
+            name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
+            directory = temporary / (name or "%")
+            directory.mkdir(exist_ok=True)
             pixels = np.round(x[row].clip(0, 1) * 255).astype(np.uint8)
             image = Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-            image.save(place / f"{row:0{len(str(len(x)))}}.png")
+            image.save(directory / f"{row:0{len(str(len(x)))}}.png")
+
+
+def _is_image(file: Path) -> bool:
+    return file.suffix.lower() in _SUFFIXES
 
 
 def _check_images_only(path: Path) -> None:
     """Only a folder of images may be overwritten."""
     for entry in path.iterdir():
-        unknown = [] if entry.name.startswith(".") and entry.is_file() else [entry]
-        if entry.is_dir() and not entry.name.startswith("."):
-            unknown = [file for file in _visible(entry) if file.suffix.lower() not in _SUFFIXES]
-        if unknown:
+        others = [entry]
+        if entry.is_file() and entry.name.startswith("."):
+            others = []
+        elif entry.is_dir() and not entry.name.startswith("."):
+            others = [file for file in _visible(entry) if not _is_image(file)]
+        if others:
             what = "only a folder of images can be overwritten"
-            raise InputError(what, f"{unknown[0]} is no image", "Choose another place.")
+            raise InputError(what, f"{others[0]} is no image", "Choose another place.")
 
 
 def _visible(path: Path) -> list[Path]:
-    with reading(path, _KIND), os.scandir(path) as entries:
+    with reading(path, "a folder of images"), os.scandir(path) as entries:
         return sorted(Path(entry.path) for entry in entries if not entry.name.startswith("."))
 
 
-def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple[Any, ...] | None]:
-    """Files in order, their labels, and the classes."""
+def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any]]:
+    """Files in order, and their labels."""
     entries = _visible(path)
     directories = [entry for entry in entries if entry.is_dir()]
-    loose = [entry for entry in entries if entry.suffix.lower() in _SUFFIXES and entry.is_file()]
+    loose = [entry for entry in entries if _is_image(entry) and entry.is_file()]
     if not directories and loose and not labels:
-        return _images(path), None, None
+        return _images(path), []
     if not directories or loose:
         got = f"{len(directories)} directories and {len(loose)} images in {path}"
         remedy = "Sort the images into directories, or pass labels=False to read a folder without."
@@ -168,20 +170,19 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any] | None, tuple
     texts = [entry.name for entry in directories]
     whole = text_labels(texts) is not str and not any(text.endswith(".0") for text in texts)
     names: list[Any] = [int(t) if whole else "" if t == "%" else unquote(t) for t in texts]
-    if len(set(names)) < len(names):
+    by_name = dict(zip(names, directories, strict=True))
+    if len(by_name) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError("two directories are one class", f"{twice!r} in {path}", "Rename one.")
-    where, classes = dict(zip(names, directories, strict=True)), class_names(names)
-    pairs = [(file, name) for name in classes for file in _images(where[name])]
-    files = [file for file, _ in pairs]
-    return (files, [name for _, name in pairs], classes) if labels else (files, None, None)
+    pairs = [(file, name) for name in class_names(names) for file in _images(by_name[name])]
+    return [file for file, _ in pairs], [name for _, name in pairs]
 
 
 def _images(directory: Path) -> list[Path]:
     """The images of a class; other files are left out with a warning."""
     entries = _visible(directory)
-    files = [file for file in entries if file.suffix.lower() in _SUFFIXES]
-    others = [file for file in entries if file not in files]
+    files = [file for file in entries if _is_image(file)]
+    others = [file.name for file in entries if not _is_image(file)]
     if inner := [file for file in entries if file.is_dir()]:
         raise InputError("classes must not hold directories", inner[0], "Move its images up.")
     for file in files:
@@ -190,7 +191,6 @@ def _images(directory: Path) -> list[Path]:
         remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."
         raise InputError("a class needs at least one image", f"none in {directory}", remedy)
     if others:
-        names = ", ".join(file.name for file in others[:3])
-        text = f"{len(others)} files in {directory} are no images and left out: {names}"
-        warnings.warn(text, stacklevel=7)
+        text = f"{len(others)} files in {directory} are no images and left out: "
+        warnings.warn(text + ", ".join(others[:3]), stacklevel=7)
     return files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gzip
 import lzma
 import stat
 import struct
@@ -20,11 +21,13 @@ _BROKEN = (
     *(NotImplementedError, RecursionError),  # the last for JSON that is nested too deep
 )
 _GROWTH, _SMALL = 500, 1 << 26  # only almost constant data shrinks more; 64 MiB do no harm
+_CHUNK = 1 << 20
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a directory",
 }
 
 
@@ -46,7 +49,7 @@ def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
     except MemoryError:
         raise InputError("too large for the memory", path, "Read fewer rows of it.") from None
     except (*_BROKEN, *more) as error:
-        raise damaged(path, kind, f"{type(error).__name__}: {error}") from None
+        raise damaged(path, kind, f"{type(error).__name__}: {error}") from error
 
 
 def check_regular(path: Path) -> None:
@@ -61,7 +64,7 @@ def check_regular(path: Path) -> None:
 def check_plain(path: Path) -> None:
     """Refuse a pipe, a device or a directory in the place of a file of a run."""
     if path.exists() and not path.is_file():
-        got = f"{path}, {_KINDS.get(stat.S_IFMT(path.stat().st_mode), 'a directory')}"
+        got = f"{path}, {_KINDS.get(stat.S_IFMT(path.stat().st_mode), 'of unknown type')}"
         raise InputError("not a file", got, "Remove it, or restore the file from a copy.")
 
 
@@ -69,6 +72,21 @@ def read_text(path: Path) -> str:
     """The text of a file of a run; errors of the disk and of the encoding are passed on."""
     check_plain(path)
     return path.read_text(encoding="utf-8")
+
+
+def read_bytes(path: Path, packed: bool) -> bytes:
+    """The content of a file, decompressed by gzip if it is packed, within the limits."""
+    size = path.stat().st_size
+    if not packed:
+        check_size(path, size)
+        return path.read_bytes()
+    content = bytearray()
+    with gzip.open(path) as file:
+        while chunk := file.read(_CHUNK):
+            content += chunk
+            check_growth(path, "content", len(content), size)
+            check_size(path, len(content))
+    return bytes(content)
 
 
 def check_growth(path: Path, what: str, size: int, packed: int) -> None:

@@ -14,24 +14,21 @@ def dump_name(name: Hashable) -> str:
     return json.dumps(pack_name(name))
 
 
-def pack_name(name: Any) -> Any:
-    """A class name as a JSON value."""
+def pack_name(name: Any, *, strict: bool = True) -> Any:
+    """A class name as a JSON value. What JSON has no value for is an error, or its text."""
     if isinstance(name, tuple):
-        return {"tuple": [pack_name(part) for part in name]}
+        return {"tuple": [pack_name(part, strict=strict) for part in name]}
     if name is None or isinstance(name, (str, int, float)):
         return name
-    what = "class names must be text, numbers or tuples of these to be written"
-    raise InputError(what, repr(name), "Rename the classes before saving.")
+    if strict:
+        what = "class names must be text, numbers or tuples of these to be written"
+        raise InputError(what, repr(name), "Rename the classes before saving.")
+    return str(name)
 
 
 def pack_any(name: Any) -> Any:
     """A class name as a JSON value, or its text if JSON has none."""
-    if isinstance(name, tuple):
-        return {"tuple": [pack_any(part) for part in name]}
-    try:
-        return pack_name(name)
-    except InputError:
-        return str(name)
+    return pack_name(name, strict=False)
 
 
 def stored_name(name: Hashable) -> Any:

@@ -14,9 +14,9 @@ from typing import Any
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known
 from advect.errors import InputError
-from advect.io.formats.content import Content, Source
+from advect.io.formats.arrays import is_idx
+from advect.io.formats.content import Content
 from advect.io.formats.guard import check_regular, reading
-from advect.io.formats.idx import is_idx
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,16 @@ class Format:
 
 
 _OURS = {
-    "npz": Format("npz.NpzSource", "npz.write_npz", (".npz",)),
-    "npy": Format("npz.NpySource", None, (".npy",)),
-    "csv": Format("csv.CsvSource", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
-    "parquet": Format("parquet.ParquetSource", "parquet.write_parquet", (".parquet",)),
-    "folder": Format("folder.FolderSource"),
-    "idx": Format("idx.IdxSource"),
+    "npz": Format("arrays.read_npz", "arrays.write_npz", (".npz",)),
+    "npy": Format("arrays.read_npy", None, (".npy",)),
+    "csv": Format("csv.read_csv", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
+    "parquet": Format("parquet.read_parquet", "parquet.write_parquet", (".parquet",)),
+    "folder": Format("folder.read_folder", "folder.write_folder"),
+    "idx": Format("arrays.read_idx"),
 }
+_ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _formats = dict(_OURS)
-PLACES = ("path", "name", "openml", "toy", "run")  # other kinds of references
+OTHER_KINDS = ("name", "openml", "toy", "run")  # of references, besides formats of files
 
 
 def register_format(
@@ -70,10 +71,10 @@ def register_format(
         [[2.0, 4.0], [6.0, 8.0]]
     """
     endings = tuple(suffix.lower() for suffix in suffixes)
-    if not re.fullmatch(r"[A-Za-z][\w+-]+", name) or name in (*_OURS, *PLACES):
+    if not re.fullmatch(r"[A-Za-z][\w+-]+", name) or name in (*_OURS, *OTHER_KINDS, "path"):
         what = "a format needs a free name of letters, digits, +, - and _"
         raise InputError(what, repr(name), "Choose another name.")
-    others = {suffix: kind for suffix, kind in suffixes_known().items() if kind != name}
+    others = {suffix: kind for suffix, kind in _kinds().items() if kind != name}
     for suffix in endings:
         if not suffix.startswith(".") or suffix in others:
             what = "a suffix must start with a dot and be free"
@@ -94,68 +95,64 @@ def formats() -> tuple[str, ...]:
     return tuple(_formats)
 
 
-def suffixes_known() -> dict[str, str]:
+def _kinds() -> dict[str, str]:
     """The format of each suffix."""
-    return {suffix: kind for kind, one in _formats.items() for suffix in one.suffixes}
+    return {suffix: kind for kind, form in _formats.items() for suffix in form.suffixes}
 
 
 def reader_options(kind: str) -> list[str]:
     """The options of a format."""
     check_known("kind of file", kind, _formats)
     reader = _load(_formats[kind].read)
-    own = [name for name in inspect.signature(reader).parameters if name != "roles"][1:]
-    return [*own, *getattr(reader, "options", ())]
+    parameters = [name for name in inspect.signature(reader).parameters if name != "roles"]
+    return [*parameters[1:], *(_ROLES if kind in ("csv", "parquet") else ())]
 
 
-def open_source(path: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Source:
+def open_source(path: str | os.PathLike[str], kind: str | None = None, **options: Any) -> Content:
     """Open a file or folder of samples; by default the suffix or the content says the format."""
-    place = as_path(path)
-    kind = kind_of(place) if kind is None else kind
-    check_regular(place)
+    path = as_path(path)
+    kind = kind_of(path) if kind is None else kind
+    check_regular(path)
     known = reader_options(kind)
     for option in options:
         check_known(f"option of {kind} files", option, known)
+    read = _load(_formats[kind].read)
     if kind in _OURS:
-        with reading(place, f"a {kind} file", ValueError, KeyError):
-            return _load(_OURS[kind].read)(place, **options)
-    found = _formats[kind].read(place, **options)
-    if isinstance(found, Mapping):
-        return Content(**found)
-    return Content(*found)
+        with reading(path, f"a {kind} file", Exception):
+            return read(path, **options)
+    content = read(path, **options)
+    return Content(**content) if isinstance(content, Mapping) else Content(*content)
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """The format of an existing file or folder."""
-    place = as_path(path)
-    check_regular(place)
-    if is_idx(place):
+    path = as_path(path)
+    check_regular(path)
+    if is_idx(path):
         return "idx"
-    if place.is_dir():
+    if path.is_dir():
         return "folder"
-    suffix, known = _suffix(place), suffixes_known()
-    check_known(f"suffix of {place.name} (or pass kind=…)", suffix, known)
-    return known[suffix]
+    suffix, kinds = _suffix(path), _kinds()
+    check_known(f"suffix of {path.name} (or pass kind=…)", suffix, kinds)
+    return kinds[suffix]
 
 
 def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = False) -> None:
     """Write samples atomically, in the format of the suffix; without one, a folder of images."""
     path = as_path(path)
-    suffix, known = _suffix(path), suffixes_known()
-    kind = known.get(suffix, "folder")
-    writer: Any = _load("folder.write_folder" if kind == "folder" else _formats[kind].write)
-    if suffix and (kind == "folder" or _formats[kind].write is None):
-        kinds = [one for one, kind in known.items() if _formats[kind].write is not None]
+    suffix, kinds = _suffix(path), {s: k for s, k in _kinds().items() if _formats[k].write}
+    if suffix:
         check_known("suffix of a file to write", suffix, kinds)
+    kind = kinds.get(suffix, "folder")
+    writer, is_folder = _load(_formats[kind].write), kind == "folder"
     try:
-        if path.exists() and not (path.is_dir() if kind == "folder" else path.is_file()):
+        if path.exists() and not (path.is_dir() if is_folder else path.is_file()):
             raise InputError("something else is in the way", path, "Choose another name.")
         if not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
             what, remedy = "the path exists already", "Pass overwrite=True, or choose another name."
             raise InputError(what, path, remedy)
-        if kind == "folder":
-            writer(path, content, overwrite)
-        elif kind in _OURS:
-            writer(path, content)
+        if kind in _OURS:
+            writer(path, content, *([overwrite] if is_folder else []))
         else:
             with atomic_file(path) as temporary:
                 writer(temporary, content)
@@ -167,16 +164,16 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
 def as_path(path: str | os.PathLike[str]) -> Path:
     """A path with ~ expanded."""
     try:
-        whole = Path(path).expanduser()
-        os.fsencode(whole)
+        expanded = Path(path).expanduser()
+        os.fsencode(expanded)
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"{path!r} ({error})"
         raise InputError("a path must be a string or a Path", got, "Name a file.") from None
-    if "\0" in str(whole) or not whole.name:
+    if "\0" in str(expanded) or not expanded.name:
         raise InputError("a path must name a file or folder", repr(str(path)), "Name a file.")
-    return whole
+    return expanded
 
 
 def _suffix(path: Path) -> str:
-    ends = [suffix for suffix in suffixes_known() if path.name.lower().endswith(suffix)]
-    return max(ends, key=len) if ends else path.suffix.lower()
+    endings = [suffix for suffix in _kinds() if path.name.lower().endswith(suffix)]
+    return max(endings, key=len) if endings else path.suffix.lower()

@@ -1,114 +1,210 @@
-"""What CSV, Parquet and data frames share: which column holds what, and names of columns."""
+"""What CSV, Parquet and data frames share: which column holds what, names and types of columns.
+
+Features are floats. A ``Table`` travels with them and remembers the columns of whole numbers,
+truth values and categories, and the names of the label and weights columns, so that a table is
+written as it was."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from advect._util.checks import check_known, one_or_more
 from advect.errors import InputError
-from advect.io.formats.content import Content
-from advect.io.formats.kinds import Cells, Table
 
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns
-MOST_VALUES = 1000
 # 007 is a name; pandas writes 1.0 where labels are missing
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0)?", re.ASCII)
 _GRID = re.compile(r"x((?:\[\d+\])+)")
-_OPEN, _CLOSE = "probability[", "]"  # around the class, in columns of soft labels
+_SOFT = re.compile(r"probability\[(.*)\]", re.DOTALL)  # columns of soft labels, and their class
 
-Key = str | int
-Probabilities = Key | bool | Sequence[Key | bool] | None
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_DTYPES = ("bool", "category", "text", "float16", "float32", "float64", *_INTEGERS)
+EXACT = {4: 2.0**24, 8: 2.0**53}  # from here on floats of so many bytes skip whole numbers
+
+Probabilities = str | int | bool | Sequence[str | int | bool] | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its dtype, and the values of a category, each of which has a feature."""
+
+    name: str
+    dtype: str
+    values: tuple[str | int, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its features."""
+        return [f"{self.name}={value}" for value in self.values] or [self.name]
+
+    def restore(self, x: np.ndarray) -> np.ndarray:
+        """Its features (n, k) in the original type; positions in ``values`` for a category."""
+        if self.values:
+            return x.argmax(axis=1)
+        x = x[:, 0]
+        if self.dtype == "bool":
+            return x >= 0.5
+        if self.dtype not in _INTEGERS:
+            with np.errstate(over="ignore"):
+                narrow = x.astype(self.dtype)
+            return narrow if bool(np.isfinite(narrow).all()) else x
+        exact, bounds = EXACT[max(x.dtype.itemsize, 4)], np.iinfo(self.dtype)
+        if float(np.abs(x).max()) >= exact:
+            return x
+        low, high = max(float(bounds.min), -exact), min(float(bounds.max), exact)
+        return np.clip(np.rint(x.astype(np.float64)), low, high).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns that were not plain floats, and the names of the label and weights columns."""
+
+    columns: tuple[Column, ...] = ()
+    label: str | None = None
+    weights: str | None = None
+
+    def cells(
+        self, names: Sequence[str], x: np.ndarray
+    ) -> list[tuple[str, np.ndarray, Column | None]]:
+        """Name, values and type of the columns of features (n, d), in their original types.
+
+        Whole numbers are rounded, a category is the one with the largest feature. A column with
+        missing categories stays numbers."""
+        position = {name: at for at, name in enumerate(names)}
+        cells: dict[int, tuple[str, np.ndarray, Column | None]] = {}
+        used: set[int] = set()
+        for column in self.columns:
+            features = [position[name] for name in column.names if name in position]
+            complete = len(features) == len(column.names) and used.isdisjoint(features)
+            if complete and not (column.values and column.name in position):
+                cells[min(features)] = (column.name, column.restore(x[:, features]), column)
+                used.update(features)
+        cells |= {at: (name, x[:, at], None) for name, at in position.items() if at not in used}
+        return [cells[at] for at in sorted(cells)]
+
+    @property
+    def without_kinds(self) -> Table:
+        """Only the names of labels and weights, for features in other units."""
+        return Table((), self.label, self.weights)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As lists, dictionaries and strings."""
+        facts = asdict(self)
+        columns = [column | {"values": list(column["values"])} for column in facts["columns"]]
+        return facts | {"columns": columns}
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Table:
+        """The inverse of ``to_dict``; ValueError for anything else."""
+        try:
+            columns = [(part["name"], part["dtype"], part["values"]) for part in facts["columns"]]
+            table = cls(
+                tuple(Column(name, dtype, tuple(values)) for name, dtype, values in columns),
+                facts["label"],
+                facts["weights"],
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the description of a table: {error!r}") from None
+        if not all(name is None or type(name) is str for name in (table.label, table.weights)):
+            raise ValueError("names of columns must be text")
+        for column in table.columns:
+            has_values = (column.dtype in ("category", "text")) == bool(column.values)
+            plain = all(type(value) in (str, int) for value in column.values)
+            if not (type(column.name) is str and column.dtype in _DTYPES and has_values and plain):
+                raise ValueError(f"not a column of a table: {column!r:.200}")
+        return table
 
 
 class Layout(NamedTuple):
-    """Positions of the columns by role, and the classes of the soft labels."""
+    """Names of the columns by role, and the classes of the soft labels."""
 
-    features: list[int]
-    label: int | None
-    weights: int | None
-    targets: list[int]
-    probabilities: list[int]
+    features: list[str]
+    label: str | None
+    weights: str | None
+    targets: list[str]
+    probabilities: list[str]
     classes: tuple[Any, ...]
+
+    @property
+    def used(self) -> set[str | None]:
+        """The columns that are read."""
+        roles = (self.features, self.targets, self.probabilities)
+        return {self.label, self.weights, *(name for names in roles for name in names)}
 
 
 def layout(
     path: object,
     names: Sequence[str],
+    *,
     label: Any = None,
     weights: Any = None,
-    columns: Sequence[Key] | None = None,
+    columns: Sequence[str | int] | None = None,
     target: Any = None,
     probabilities: Probabilities = None,
     ignored: Sequence[str] = (),
-    **options: Any,
 ) -> Layout:
     """The role of each column. None stands for the usual names if they occur, False for none."""
 
-    def find(key: Any, what: str) -> int:
+    def find(key: Any, what: str) -> str:
         if type(key) is int and -len(names) <= key < len(names):
-            return key % len(names)
+            return names[key]
         if type(key) is not str:
             got = f"{key!r} for {len(names)} columns"
             raise InputError(f"{what} must be a name or a position in {path}", got, "Name one.")
         if key not in names:
             check_known(f"{what} in {path}", key, names)
-        return names.index(key)
+        return key
+
+    def special(key: Any, usual: str, what: str) -> str | None:
+        if key is None:
+            return usual if usual in names and usual not in targets else None
+        return None if key is False else find(key, what)
 
     check_names(path, names)
     soft, classes = _soft_labels(path, names, probabilities, find)
     targets = [] if target is None else [find(key, "target column") for key in one_or_more(target)]
-    places: list[int | None] = []
-    for key, usual, what in ((label, LABEL, "label column"), (weights, WEIGHT, "weights column")):
-        if key is None:
-            at = names.index(usual) if usual in names else None
-            places.append(None if at in targets else at)
-        else:
-            places.append(None if key is False else find(key, what))
-    taken = {*places, *targets, *soft}
-    rest = [at for at, name in enumerate(names) if name not in ignored and not _is_soft(name)]
-    chosen = rest if columns is None else [find(key, "feature column") for key in columns]
-    features = [at for at in chosen if at not in taken]
+    label = special(label, LABEL, "label column")
+    weights = special(weights, WEIGHT, "weights column")
+    taken = {label, weights, *targets, *soft}
+    others = [name for name in names if name not in ignored and not _SOFT.fullmatch(name)]
+    chosen = others if columns is None else [find(key, "feature column") for key in columns]
+    features = [name for name in chosen if name not in taken]
     if columns is not None and len(set(features)) < len(columns):
         remedy = "Leave out the label, weights and targets."
         raise InputError(f"columns must be different features of {path}", list(columns), remedy)
     if not features:
         got = ", ".join(names[:20]) or "no columns"
         raise InputError(f"a table needs a column of features in {path}", got, "Add one.")
-    return Layout(features, places[0], places[1], targets, soft, classes)
-
-
-def _is_soft(name: str) -> bool:
-    return name.startswith(_OPEN) and name.endswith(_CLOSE)
+    return Layout(features, label, weights, targets, soft, classes)
 
 
 def _soft_labels(
-    path: object, names: Sequence[str], asked: Any, find: Callable[[Any, str], int]
-) -> tuple[list[int], tuple[Any, ...]]:
+    path: object, names: Sequence[str], asked: Any, find: Callable[[Any, str], str]
+) -> tuple[list[str], tuple[Any, ...]]:
     """Columns of soft labels and their classes: by our names, by a prefix, or one by one."""
-    keys = asked if type(asked) in (list, tuple) else [asked]
-    if keys in ([False], [], ()):
+    keys = list(asked) if type(asked) in (list, tuple) else [asked]
+    if keys in ([False], []):
         return [], ()
     if asked is None:
-        found = [at for at, name in enumerate(names) if _is_soft(name)]
-        texts = [names[at][len(_OPEN) : -len(_CLOSE)] for at in found]
+        matches = [match for name in names if (match := _SOFT.fullmatch(name))]
+        columns, texts = [match[0] for match in matches], [match[1] for match in matches]
     elif len(keys) == 1 and keys[0] not in names and type(keys[0]) is str:
-        found = [at for at, name in enumerate(names) if name.startswith(keys[0])]
-        end = _CLOSE if "[" in keys[0] else ""
-        texts = [names[at].removeprefix(keys[0]).removesuffix(end) for at in found]
+        columns = [name for name in names if name.startswith(keys[0])]
+        end = "]" if "[" in keys[0] else ""
+        texts = [name.removeprefix(keys[0]).removesuffix(end) for name in columns]
     else:
-        found = [find(key, "column of probabilities") for key in keys]
-        texts = [names[at] for at in found]
-    few = asked is not None and len(found) < 2
-    if few or len(set(texts)) < len(texts) or "" in texts:
-        got = ", ".join(names[at] for at in found) or f"{asked!r}"
+        texts = columns = [find(key, "column of probabilities") for key in keys]
+    too_few = asked is not None and len(columns) < 2
+    if too_few or len(set(texts)) < len(texts) or "" in texts:
         remedy = f"Name the columns or their prefix. Columns: {', '.join(names[:20])}."
-        raise InputError(f"probabilities need two or more columns of {path}", got, remedy)
-    how = text_labels(texts)
-    return found, tuple(how(text) for text in texts)
+        what = f"probabilities need two or more columns of {path}"
+        raise InputError(what, ", ".join(columns) or repr(asked), remedy)
+    return columns, tuple(map(text_labels(texts), texts))
 
 
 def check_names(path: object, names: Sequence[str]) -> None:
@@ -123,16 +219,14 @@ def check_names(path: object, names: Sequence[str]) -> None:
 
 def not_a_number(path: object, row: int, column: str, cell: object) -> InputError:
     """The error for a cell that is empty, not finite, or text."""
-    at = f"row {row}, column {column!r} of {path}"
+    where, remedy = f"row {row}, column {column!r} of {path}", "Fill it in, or drop the row."
     if cell is None or cell == "":
-        remedy = "Fill it in, or drop the row or column."
-        return InputError("features must not be missing", f"an empty cell in {at}", remedy)
+        return InputError("features must not be missing", f"an empty cell in {where}", remedy)
     if type(cell) is float:
         large = " Pass dtype='float64' if it is too large for float32." if np.isinf(cell) else ""
-        remedy = f"Fill it in, or drop the row or column.{large}"
-        return InputError("features must be finite", f"{cell} in {at}", remedy)
+        return InputError("features must be finite", f"{cell} in {where}", remedy + large)
     remedy = f"Pass categorical='onehot', label={column!r} if it is the label, or columns=[…]."
-    return InputError("features must be numbers", f"{cell!r:.80} in {at}", remedy)
+    return InputError("features must be numbers", f"{cell!r:.80} in {where}", remedy)
 
 
 def text_labels(texts: Iterable[str]) -> Callable[[str], str | int]:
@@ -141,9 +235,9 @@ def text_labels(texts: Iterable[str]) -> Callable[[str], str | int]:
     return (lambda text: int(text.removesuffix(".0"))) if whole else str
 
 
-def grid_names(sample_shape: tuple[int, ...]) -> tuple[str, ...]:
+def grid_names(sample_shape: tuple[int, ...], name: str = "x") -> tuple[str, ...]:
     """Columns x[0][0], x[0][1], … for samples without column names; they tell the shape."""
-    return tuple("x" + "".join(f"[{i}]" for i in index) for index in np.ndindex(*sample_shape))
+    return tuple(name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*sample_shape))
 
 
 def grid_shape(names: Sequence[str]) -> tuple[int, ...] | None:
@@ -156,33 +250,29 @@ def grid_shape(names: Sequence[str]) -> tuple[int, ...] | None:
     return shape if fits else None
 
 
-def data_frame(
-    content: Content, names: Sequence[str], label: str | None, weights: str | None
-) -> Any:
+def data_frame(content: Any, names: Sequence[str], label: str | None, weights: str | None) -> Any:
     """A pandas frame: columns in their original types, targets, labels, weights, soft labels."""
     import pandas as pd
 
-    cells = (content.table or Table()).cells(names, content.x.reshape(len(content.x), -1))
-    if content.targets is not None:
-        own = content.target_columns or ()
-        cells += [Cells(name, content.targets[:, k]) for k, name in enumerate(own)]
-    parts: list[tuple[str, Any]] = []
-    for name, numbers, column in cells:
-        values: Any = numbers.copy()
+    columns: list[tuple[str, Any]] = []
+    table, classes = content.table or Table(), content.classes or ()
+    for name, values, column in table.cells(names, content.x.reshape(len(content.x), -1)):
         if column is not None and column.values:
-            values = pd.Categorical.from_codes(numbers, categories=list(column.values))
+            values = pd.Categorical.from_codes(values, categories=list(column.values))
             values = values if column.dtype == "category" else values.astype(object)
-        parts.append((name, values))
+        columns.append((name, values))
+    if content.targets is not None:
+        columns += zip(content.target_columns or (), content.targets.T, strict=True)
     if label is not None:
-        kinds = pd.Index(list(content.classes or ()), dtype=object, tupleize_cols=False)
-        parts.append((label, pd.Categorical.from_codes(content.codes, categories=kinds)))
+        categories = pd.Index(list(classes), dtype=object, tupleize_cols=False)
+        columns.append((label, pd.Categorical.from_codes(content.codes, categories=categories)))
     if content.weights is not None and weights is not None:
-        parts.append((weights, content.weights.astype(np.float64)))
+        columns.append((weights, content.weights.astype(np.float64)))
     if content.probabilities is not None:
-        own = [f"{_OPEN}{name}{_CLOSE}" for name in content.classes or ()]
-        if not all(type(name) in (str, int) for name in content.classes or ()):
+        if not all(type(name) in (str, int) for name in classes):
             what = "classes with soft labels must be whole numbers or text in a table"
             raise InputError(what, content.classes, "Rename them, or save as .npz.")
-        parts += zip(own, content.probabilities.T, strict=True)
-    check_names("the table to write", [name for name, _ in parts])
-    return pd.DataFrame(dict(parts))
+        soft = [f"probability[{name}]" for name in classes]
+        columns += zip(soft, content.probabilities.T, strict=True)
+    check_names("the table to write", [name for name, _ in columns])
+    return pd.DataFrame(dict(columns))

@@ -1,0 +1,387 @@
+"""From torch datasets, data frames, Hugging Face datasets and files to the arguments of
+``LabeledDataset``, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from advect._util.checks import check_count, check_known, check_weights, one_or_more
+from advect._util.progress import Progress, track
+from advect.data.sampling import Draw, some_rows
+from advect.errors import InputError
+from advect.io.formats.content import Content, are_images, number_dtype, plain
+from advect.io.formats.folder import convert
+from advect.io.formats.table import Column, check_names, data_frame, grid_names, layout
+
+Batch = tuple[np.ndarray, list[Any]]
+_FIELDS = ("classes", "columns", "table", "weights", "probabilities", "targets", "target_columns")
+
+
+def source_fields(source: Content, draw: Draw, progress: Progress) -> dict[str, Any]:
+    """The rows of a draw are chosen from the labels; then only these are read."""
+    rows = draw.rows(torch.from_numpy(source.codes), source.classes or ())
+    read, back = (None, None) if rows is None else torch.unique(rows, return_inverse=True)
+    with track(len(source) if read is None else len(read), "reading samples", progress) as advance:
+        x = source.read(None if read is None else read.numpy(), advance)
+    fields = {"x": x, "y": source.labels} | {name: getattr(source, name) for name in _FIELDS}
+    if source.targets is None:
+        fields["target_columns"] = None
+    if rows is not None and back is not None:
+        fields["x"] = x[back.numpy()]
+        if source.labels is not None:
+            fields["y"] = [source.labels[row] for row in rows.tolist()]
+        for name in ("probabilities", "targets"):
+            if fields[name] is not None:
+                fields[name] = fields[name][rows.numpy()]
+        if source.weights is not None:  # scaled first, as those of the whole dataset
+            weights = torch.tensor(source.weights, dtype=torch.float64)
+            fields["weights"] = check_weights("weights", weights, len(source))[rows]
+    return fields
+
+
+def frame_fields(
+    frame: Any,
+    label: Hashable | None,
+    weights: Any,
+    categorical: str | None,
+    probabilities: Any = None,
+    target: Any = None,
+) -> dict[str, Any]:
+    """The arguments of ``LabeledDataset`` for the rows of a data frame."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    from advect.io.formats.arrow import table_content
+
+    where, labels = "the frame", {}
+    if hasattr(frame, "iloc") and hasattr(frame, "columns"):  # pandas: no index, names as text
+        check_names(where, [str(name) for name in frame.columns])
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    try:
+        columns = nw.from_native(frame, eager_only=True)
+        if label is not None:
+            check_known("label column", str(label), columns.columns)
+            labels = _frame_labels(columns[str(label)])
+            columns = columns.drop(str(label))
+        table = columns.to_arrow().combine_chunks().unify_dictionaries()
+    except TypeError:
+        got, remedy = type(frame).__name__, "Arrays go to LabeledDataset(x, y)."
+        raise InputError("a data frame of pandas, polars or Arrow is needed", got, remedy) from None
+    except pa.ArrowException as error:
+        what, remedy = "features must be numbers, truth values or text", "Convert or drop them."
+        raise InputError(what, error, remedy) from None
+    by_name = type(weights) is str and (weights in table.column_names or weights != "balanced")
+    asked = {"target": target, "probabilities": probabilities}
+    asked |= {"label": False, "weights": weights if by_name else False}
+    roles = layout(where, table.column_names, **asked)
+    categories = _categories(table, categorical)
+    source = table_content(where, table, roles, categories=categories, categorical=categorical)
+    fields = {name: getattr(source, name) for name in _FIELDS}
+    if source.probabilities is not None:
+        labels.pop("classes", None)
+    if not by_name:
+        fields["weights"] = weights
+    if source.table is not None and type(label) is str:
+        fields["table"] = replace(source.table, label=label)
+    return {**fields, "x": source.read(), **labels}
+
+
+def _frame_labels(series: Any) -> dict[str, Any]:
+    """Labels, None where missing, and the categories in their order."""
+    pairs = zip(series.to_list(), series.is_null().to_list(), strict=True)
+    fields: dict[str, Any] = {"y": [None if missing else name for name, missing in pairs]}
+    native = series.to_native()
+    if hasattr(native, "cat") and hasattr(native.cat, "categories"):  # pandas
+        fields["classes"] = native.cat.categories.tolist()
+    elif "Categorical" in str(series.dtype) or "Enum" in str(series.dtype):
+        fields["classes"] = series.to_arrow().dictionary.to_pylist()
+    return fields
+
+
+def _categories(table: Any, categorical: str | None) -> dict[str, Column]:
+    """Categorical columns and their values in order; they need ``categorical``."""
+    from pyarrow import types
+
+    categories = {}
+    for field in table.schema:
+        if types.is_dictionary(field.type) and not types.is_temporal(field.type.value_type):
+            if categorical is None:
+                got, remedy = f"column {field.name!r} of categories", "Pass categorical='onehot'."
+                raise InputError("features must be numbers", got, remedy)
+            values = table.column(field.name).chunk(0).dictionary.to_pylist()
+            whole = all(type(value) is int for value in values)
+            values = tuple(values if whole else map(str, values))
+            categories[field.name] = Column(field.name, "category", values)
+    return categories
+
+
+def to_frame(content: Content, label: str | bool | None, weights: str | None) -> Any:
+    """A pandas frame with columns in their original types, and labels as categories."""
+    stored = (content.table and content.table.label) or "label"
+    label = stored if label is True else label or None
+    names = content.columns or grid_names(content.shape)
+    if content.columns is None and len(content.shape) == 1:
+        names = [f"x{position}" for position in range(content.shape[0])]
+    return data_frame(content, names, label, weights)
+
+
+class NamedTensors(TensorDataset):
+    """Samples and positions in ``classes``, as the datasets of torchvision have them."""
+
+    def __init__(self, samples: Tensor, y: Tensor, classes: list[Hashable]) -> None:
+        super().__init__(samples, y)
+        self.classes = classes
+
+
+class _Probabilities(tuple):
+    """The probabilities of classes for a sample, in place of its label."""
+
+
+def torch_fields(
+    dataset: Any,
+    max_samples: int | None,
+    classes: Sequence[Hashable] | None,
+    generator: torch.Generator | None,
+    progress: Progress,
+    probabilities: bool = False,
+    *,
+    targets: bool = False,
+) -> dict[str, Any]:
+    """The arguments of ``LabeledDataset`` for a torch dataset or loader."""
+    if max_samples is not None:
+        check_count("max_samples", max_samples)
+    owners = [dataset]  # a dataset may be a part of another
+    while (owner := getattr(owners[-1], "dataset", None)) is not None:
+        owners.append(owner)
+    if classes is None:
+        declared: list[Any] = [getattr(owner, "classes", None) for owner in owners]
+        classes = next((names for names in declared if type(names) in (list, tuple)), None)
+    names = None if classes is None else list(classes)
+    x, labels = _read(dataset, max_samples, generator, progress, targets)
+    if targets:
+        try:
+            return {"x": x, "targets": np.array(labels, dtype=np.float64)}
+        except (TypeError, ValueError):
+            got, remedy = type(labels[0]).__name__, "Return (x, y) with a float y."
+            raise InputError("targets must be a number for each sample", got, remedy) from None
+    if names is None and all(label is None for label in labels):
+        return {"x": x}
+    if any(type(label) is _Probabilities for label in labels):
+        if not probabilities and not any(type(owner) is NamedTensors for owner in owners):
+            got = f"shape ({len(labels)}, {len(labels[0])})"
+            remedy = "Use argmax(1), or probabilities=True for soft labels."
+            raise InputError("labels must be one for each sample", got, remedy)
+        return {"x": x, "probabilities": np.array(labels), "classes": names}
+    return {"x": x, "y": _by_name(labels, names), "classes": names}
+
+
+def _read(
+    dataset: Any,
+    max_samples: int | None,
+    generator: torch.Generator | None,
+    progress: Progress,
+    targets: bool,
+) -> tuple[Any, list[Any]]:
+    """Samples and labels of a dataset with positions, a loader or a stream.
+
+    Rows of a dataset with positions are chosen before any is read. A stream is read once."""
+    if type(dataset) in (TensorDataset, NamedTensors):  # other subclasses may change their items
+        x, y = _pair(dataset.tensors, "the TensorDataset")
+        rows = torch.as_tensor(some_rows(len(dataset), max_samples, generator))
+        x, y = x.detach()[rows], None if y is None else y.detach()[rows]
+        if y is None or (targets and y.ndim == 2):
+            return x, [None] * len(x) if y is None else y.tolist()
+        return x, _labels(y, len(x), "the TensorDataset")
+    total, batches = 0, None
+    with suppress(TypeError, NotImplementedError):
+        total = len(dataset)
+    if type(dataset) in (str, bytes, dict) or hasattr(dataset, "iloc"):
+        pass  # can be iterated over, but holds no samples
+    elif isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
+        batches = _loader_batches(dataset)
+    elif hasattr(dataset, "__getitem__") and total and not isinstance(dataset, IterableDataset):
+        rows = some_rows(total, max_samples, generator)
+        items: Any = dataset
+        batches, total, max_samples = _single(items[row] for row in rows), len(rows), None
+    elif hasattr(dataset, "__iter__"):
+        batches = _single(dataset)
+    if batches is None:
+        got, remedy = type(dataset).__name__, "Arrays go to LabeledDataset(x, y)."
+        raise InputError("a torch dataset or loader is needed", got, remedy)
+    with track(total, "reading samples", progress) as advance:
+        samples, labels = _collect(batches, max_samples, generator, advance)
+    return np.stack(samples), labels
+
+
+def _collect(
+    batches: Iterable[Batch], max_samples: int | None, generator: Any, advance: Any
+) -> tuple[list[np.ndarray], list[Any]]:
+    """All samples, or ``max_samples`` of them by reservoir sampling: each set equally likely."""
+    samples: list[np.ndarray] = []
+    labels: list[Any] = []
+    seen = 0
+    for x, y in batches:
+        if samples and x.shape[1:] != samples[0].shape:
+            got = f"{x.shape[1:]} in sample {seen} where {samples[0].shape} came first"
+            remedy = "Add a transform that resizes them."
+            raise InputError("all samples must have one shape", got, remedy)
+        for sample, label in zip(x, y, strict=True):
+            seen += 1
+            if max_samples is None or seen <= max_samples:
+                samples.append(sample.copy())
+                labels.append(label)
+                continue
+            u = float(torch.rand((), dtype=torch.float64, generator=generator))
+            if (slot := int(u * seen)) < max_samples:
+                samples[slot], labels[slot] = sample.copy(), label
+        advance(1)
+    if not seen:
+        raise InputError("there must be at least one sample", "none", "Check the dataset.")
+    return samples, labels
+
+
+def _as_sample(x: Any, where: str) -> np.ndarray:
+    """A sample or batch as floats; Pillow images from 0 to 1."""
+    picture = hasattr(x, "getbands") and hasattr(x, "convert")
+    if picture:
+        x = np.asarray(convert(x, None, where))
+    elif isinstance(x, Tensor):
+        x = x.detach().cpu()
+        x = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).numpy()
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub":
+        got = repr(x)[:80] if type(x) is str else getattr(x, "dtype", type(x).__name__)
+        raise InputError(f"samples must be numbers or images in {where}", got, "Convert them.")
+    floats = array.astype(number_dtype(array, where))
+    bright = picture and are_images(array.dtype, array.shape)
+    return floats / np.float32(255) if bright else floats
+
+
+def _by_name(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
+    """Labels by name: whole numbers are positions in ``classes``, if known; −1 is missing."""
+    if classes is None:
+        return list(labels)
+    names = []
+    for label in map(plain, labels):
+        whole = type(label) in (int, bool) or (type(label) is float and label.is_integer())
+        if whole and not -1 <= label < len(classes):
+            what = f"labels that are whole numbers must be positions in the {len(classes)} classes"
+            raise InputError(what, label, "Pass all classes, classes=[…], or labels by name.")
+        names.append(label if not whole else None if label < 0 else classes[int(label)])
+    return names
+
+
+def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
+    for at, batch in enumerate(loader):
+        where = f"batch {at}"
+        x, y = _pair(batch, where)
+        if type(x) in (list, tuple):
+            x = np.stack([_as_sample(sample, where) for sample in x])
+        x = _as_sample(x, where)
+        if x.ndim == 0:
+            raise InputError("batches must have an axis of samples", where, "Check collate_fn.")
+        yield x, [None] * len(x) if y is None else _labels(y, len(x), where)
+
+
+def _single(items: Iterable[Any]) -> Iterator[Batch]:
+    """Items as batches of one sample."""
+    for at, item in enumerate(items):
+        x, y = _pair(item, f"sample {at}")
+        labels = _labels(y, 1, f"sample {at}") if hasattr(y, "reshape") else [y]
+        yield _as_sample(x, f"sample {at}")[None], labels
+
+
+def _labels(y: Any, n: int, where: str) -> list[Any]:
+    """The labels of n samples as a list."""
+    array = hasattr(y, "reshape")
+    length = (len(y),) if type(y) in (list, tuple) else ()
+    shape: tuple[int, ...] = tuple(y.shape) if array else length
+    soft = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
+    if soft and shape[-1] > 1 and array and "float" in str(y.dtype):
+        return [_Probabilities(row) for row in y.reshape(n, -1).tolist()]
+    if math.prod(shape) != n or not (shape or array):
+        remedy = "Turn one-hot rows to labels with argmax(1)."
+        raise InputError(f"labels must be one for each sample in {where}", f"shape {shape}", remedy)
+    return y.reshape(n).tolist() if array else list(y)
+
+
+def _pair(item: Any, where: str) -> tuple[Any, Any]:
+    """x and y of an item; y is None where it has none."""
+    if not isinstance(item, (list, tuple, dict)):
+        return item, None
+    if isinstance(item, dict) or len(item) not in (1, 2):
+        got = f"{len(item)} parts in {where}"
+        remedy = "Wrap the dataset; Hugging Face datasets go to LabeledDataset.from_huggingface."
+        raise InputError("items must be x or (x, y)", got, remedy)
+    return item[0], item[1] if len(item) == 2 else None
+
+
+def label_array(labels: Sequence[Hashable]) -> np.ndarray:
+    """Labels in a plain dtype if they are of one plain type, else as objects."""
+    if {type(label) for label in labels} in ({bool}, {int}, {float}, {str}):
+        array = np.array(labels)
+        # not for huge ints, nor for text that ends in zeros
+        if array.dtype.kind in "biufU" and array.tolist() == list(labels):
+            return array
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array
+
+
+def hugging_fields(
+    ds: Any,
+    image: str | None,
+    label: str | bool | None,
+    columns: Sequence[str] | None,
+    max_samples: int | None,
+    generator: torch.Generator | None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The arguments of ``LabeledDataset`` for one split of a Hugging Face dataset: images are read
+    one by one, tables as Arrow."""
+    if isinstance(ds, Mapping) or not all(hasattr(ds, name) for name in ("features", "select")):
+        what, remedy = "from_huggingface takes one split, not streamed", "Pass ds['train']."
+        raise InputError(what, type(ds).__name__, remedy)
+    y = None if label is False else label
+    if label is None:
+        labels = [name for name in ds.column_names if hasattr(ds.features[name], "names")]
+        labels = labels or [name for name in ("label",) if name in ds.column_names]
+        if len(labels) > 1:
+            raise InputError("several columns hold classes", ", ".join(labels), "Pass label=….")
+        y = labels[0] if labels else None
+    features = [name for name in ds.column_names if name != y]
+    pictures = [name for name in features if type(ds.features[name]).__name__ == "Image"]
+    names = one_or_more(image or columns or pictures or features)
+    for name in (*names, *([] if y is None else [y])):
+        check_known("column", name, ds.column_names)
+    if not names or len(ds) == 0:
+        what = "a split needs samples with a column of features"
+        raise InputError(what, f"{len(ds)} samples, columns {names}", "Pass columns=[…].")
+    rows = some_rows(len(ds), max_samples, generator)
+    ds = ds.select(rows) if len(rows) < len(ds) else ds
+    classes = None if y is None else getattr(ds.features[str(y)], "names", None)
+    if image is not None or names == pictures[:1]:
+        items = (ds[row] for row in range(len(ds)))
+        pairs = ((item[names[0]], None if y is None else item[y]) for item in items)
+        with track(len(ds), "reading samples", progress) as advance:
+            samples, targets = _collect(_single(pairs), None, None, advance)
+        return {"x": np.stack(samples), "y": _by_name(targets, classes), "classes": classes}
+    if set(names) & set(pictures):
+        raise InputError("several columns hold images", ", ".join(names), "Pass image=….")
+    table = ds.select_columns(names + ([] if y is None else [y])).with_format("arrow")[:]
+    fields = frame_fields(table, y, None, None)
+    return (
+        fields if y is None else fields | {"y": _by_name(fields["y"], classes), "classes": classes}
+    )
