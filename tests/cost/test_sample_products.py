@@ -1,16 +1,14 @@
-"""Label distances from products of samples that are there anyway: the same, to what is promised."""
-
-from __future__ import annotations
+"""Label distances of float32 samples, by cheaper routes where they are good enough: within what is promised."""
 
 import pytest
 import torch
 
 import advect as ad
-from advect.cost.labels import SINGLE_LABELS, Hints
-from advect.data.laws.moments import estimate_gaussians, sample_rows
+
+PROMISED = 4e-6  # of a squared label distance of float32 samples, in a distance
 
 
-def data(kind: str, seed: int, sizes: tuple[int, ...], dim: int = 300) -> ad.LabeledDataset:
+def data(kind, seed, sizes, dim=300):
     """Classes of these sizes in float32, of a kind that float32 may find hard."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
@@ -46,47 +44,23 @@ KINDS = ("plain", "far", "tiny", "pixels", "close", "equal", "thin", "weighted")
 @pytest.mark.parametrize("kind", KINDS)
 def test_distances_are_those_of_float64(kind, sizes):
     a, b = data(kind, 1, sizes), data(kind, 2, sizes[::-1])
-    label = ad.Bures()
-    for first, second in ((a, b), (a, a)):
-        wide = first.to(dtype=torch.float64)
-        exact = label(wide, wide if second is first else second.to(dtype=torch.float64))
-        centre = first.x.mean(dim=0)
-        products = (first.x - centre) @ (second.x - centre).T
-        cheap = label.hinted(first, second, Hints(products=products)).double()
-        traces = first.laws().covariance.traces()[:, None] + second.laws().covariance.traces()
-        assert ((cheap - exact).abs() <= SINGLE_LABELS * exact + 1e-13 * traces).all()
-
-
-def test_products_of_another_dataset_are_noticed():
-    """They are checked, not believed."""
-    a, b = data("plain", 1, (120, 90)), data("plain", 2, (80, 110))
-    exact, wrong = ad.Bures()(a, b), Hints(products=torch.randn(len(a), len(b)))
-    assert torch.allclose(ad.Bures().hinted(a, b, wrong), exact, rtol=1e-6)
+    wide = [side.to(dtype=torch.float64) for side in (a, b)]
+    exact = torch.as_tensor(ad.Bures()(*wide))
+    traces = [side.laws().covariance.traces() for side in wide]
+    scale = PROMISED * exact + 1e-13 * (traces[0][:, None] + traces[1])
+    assert ((ad.Bures()(a, b).double() - exact).abs() <= scale).all()
+    table = ad.otdd(a, b, solver=ad.MiniBatch(ad.ExactOT(), size=40, batches=1)).class_distances
+    assert ((torch.as_tensor(table.values).square() - exact).abs() <= 2 * scale).all()
 
 
 @pytest.mark.parametrize("kind", ["plain", "pixels", "weighted"])
 def test_gradients_are_those_of_float64(kind):
     a, b = data(kind, 1, (120, 90, 3)), data(kind, 2, (80, 110, 4))
-    mass = torch.rand(3, 3, generator=torch.Generator().manual_seed(3)).double()
+    epsilon = 0.1 * float(ad.Bures()(a, b).mean())
     found = []
-    for wide in (False, True):
-        x = (a.x.double() if wide else a.x.clone()).requires_grad_()
-        first, second = a.replace(x=x), b.to(dtype=torch.float64) if wide else b
-        centre = a.x.mean(dim=0)
-        products = None if wide else (a.x - centre) @ (b.x - centre).T
-        hints = Hints(torch.ones(3, 3, dtype=torch.bool), products)
-        (ad.Bures().hinted(first, second, hints) * mass).sum().backward()
+    for dtype in (torch.float32, torch.float64):
+        x = a.x.to(dtype).clone().requires_grad_()
+        energy = ad.OTDD(b.to(dtype=dtype), solver=ad.Sinkhorn(epsilon, tol=1e-7))
+        energy(a.replace(x=x)).backward()
         found.append(x.grad.double())
-    assert torch.linalg.norm(found[0] - found[1]) <= 1e-4 * torch.linalg.norm(found[1])
-
-
-def test_rows_of_factors_come_from_samples_as_they_say():
-    sample = data("weighted", 1, (20, 9, 1), dim=6)
-    laws = estimate_gaussians(sample.x, sample.y, sample.weights, 3)
-    rows = sample_rows(sample.y, sample.weights, 3)
-    at = 0
-    for block in laws.covariance.parts():
-        part = slice(at, at := at + len(block))
-        x = sample.x[rows.order[part]].double()
-        made = rows.scale[part, None] * (x - rows.share[part] @ x)
-        assert torch.allclose(made, block, atol=1e-12)
+    assert torch.linalg.norm(found[0] - found[1]) <= 2e-4 * torch.linalg.norm(found[1])

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import advect as ad
-from advect.cost import SquaredEuclidean
 
 EXACT = ad.ExactOT()
 
@@ -124,7 +123,7 @@ def test_values_do_not_depend_on_units(unit, offset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("feature", [SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
+@pytest.mark.parametrize("feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
 def test_the_promises_of_a_cost(feature):
     ad.testing.check_cost(ad.GroundCost(feature=feature, label=ad.TargetValues()), *pair())
 

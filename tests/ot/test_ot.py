@@ -11,8 +11,9 @@ import torch
 from covering import examples
 from hypothesis import given, strategies as st
 
+import advect as ad
 from advect import ConvergenceWarning, ExactOT, InputError, Relative, Sinkhorn
-from advect.ot.solver import divergence
+from advect.ot import divergence
 
 
 def problem(n=40, m=50, d=3, seed=0, dtype=torch.float64, zeros=False):
@@ -71,10 +72,8 @@ class TestSinkhorn:
         assert solution.converged and solution.marginal_error <= 1e-8
         assert solution.value == pytest.approx(value, abs=1e-7 * float(cost.mean()))
         np.testing.assert_allclose(solution.plan(), plan, atol=1e-7)
-        shift = (
-            solution.potentials[0].numpy() - f
-        )  # potentials are unique up to a constant, zero weights included
-        assert np.ptp(shift) < 1e-5
+        # potentials are unique up to a constant, zero weights included
+        assert np.ptp(solution.potentials[0].numpy() - f) < 1e-5
         assert np.ptp(solution.potentials[1].numpy() - g) < 1e-5
         assert solution.value == pytest.approx(
             oracles.primal_value(solution.plan(), cost, a, b, epsilon), abs=1e-6
@@ -82,18 +81,10 @@ class TestSinkhorn:
 
     def test_plan_against_pot(self):
         cost, a, b, *_ = problem()
-        expected = pot.sinkhorn(
-            a.numpy(),
-            b.numpy(),
-            cost.numpy(),
-            0.05,
-            method="sinkhorn_log",
-            numItermax=100_000,
-            stopThr=1e-13,
-        )
-        np.testing.assert_allclose(
-            Sinkhorn(epsilon=0.05).solve(cost, a, b).plan(), expected, atol=1e-9
-        )
+        options = {"method": "sinkhorn_log", "numItermax": 100_000, "stopThr": 1e-13}
+        expected = pot.sinkhorn(a.numpy(), b.numpy(), cost.numpy(), 0.05, **options)
+        found = Sinkhorn(epsilon=0.05).solve(cost, a, b).plan()
+        np.testing.assert_allclose(found, expected, atol=1e-9)
 
     @pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.01])
     def test_float32(self, epsilon):
@@ -123,9 +114,8 @@ class TestSinkhorn:
     def test_small_epsilon_needs_absorption_and_survives(self):
         generator = torch.Generator().manual_seed(1)
         x, y = (torch.rand(60, 2, generator=generator, dtype=torch.float64) for _ in range(2))
-        cost = torch.as_tensor(
-            oracles.half_squared(x, y + 100)
-        )  # C/ε ~ 1e7: the plain kernel underflows everywhere
+        # C/ε ~ 1e7: the plain kernel underflows everywhere
+        cost = torch.as_tensor(oracles.half_squared(x, y + 100))
         solution = Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000).solve(cost)
         expected = ExactOT().solve(cost).value
         assert solution.converged and math.isfinite(solution.value)
@@ -176,24 +166,18 @@ class TestSinkhorn:
 
 class TestWarmStart:
     @pytest.mark.parametrize("share", [0.05, 0.02, 0.005])
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_cuts_the_iterations_threefold_after_a_small_move(self, dtype, share):
-        cost, a, b, x, y = problem(200, 200)
-        solver = Sinkhorn(epsilon=Relative(share), tol=1e-3).prepare(cost, a, b)
-        start = solver.solve(cost.to(dtype), a, b)
-        moved = torch.as_tensor(oracles.half_squared(x + 1e-3 * torch.randn_like(x), y)).to(dtype)
-        cold, warm = solver.solve(moved, a, b), solver.solve(moved, a, b, init=start.potentials)
-        assert warm.converged and warm.n_iter * 3 <= cold.n_iter
-
     @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-9)])
-    def test_changes_the_work_and_not_the_value(self, dtype, tolerance):
+    def test_changes_the_work_and_not_the_value(self, dtype, tolerance, share):
         cost, a, b, x, y = problem(200, 200)
-        solver = Sinkhorn(epsilon=Relative(0.02)).prepare(cost, a, b)
-        start = solver.solve(cost.to(dtype), a, b)
-        moved = torch.as_tensor(oracles.half_squared(x + 1e-2 * torch.randn_like(x), y)).to(dtype)
-        cold, warm = solver.solve(moved, a, b), solver.solve(moved, a, b, init=start.potentials)
-        assert warm.n_iter < cold.n_iter
-        assert warm.value == pytest.approx(cold.value, rel=tolerance)
+        epsilon = share * float(a @ cost @ b)
+        for tol, factor in ((1e-3, 3), (None, 1)):  # a third of the iterations after a small move
+            solver = Sinkhorn(epsilon, tol=tol)
+            start = solver.solve(cost.to(dtype), a, b)
+            step = 1e-3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).double()
+            moved = torch.as_tensor(oracles.half_squared(x + step, y)).to(dtype)
+            cold, warm = solver.solve(moved, a, b), solver.solve(moved, a, b, init=start.potentials)
+            assert warm.converged and warm.n_iter * factor <= cold.n_iter
+            assert tol or warm.value == pytest.approx(cold.value, rel=tolerance)
 
     def test_from_the_solution_takes_one_iteration(self):
         cost, a, b, *_ = problem()
@@ -250,17 +234,10 @@ class TestDivergence:
 
         from geomloss import SamplesLoss
 
-        loss = SamplesLoss(
-            "sinkhorn",
-            p=2,
-            blur=math.sqrt(epsilon),
-            scaling=0.99,
-            debias=True,
-            backend="tensorized",
-        )
-        assert solved.value == pytest.approx(
-            float(loss(a, x, b, y)), rel=1e-3
-        )  # its own stopping is no closer
+        options = {"scaling": 0.99, "debias": True, "backend": "tensorized"}
+        loss = SamplesLoss("sinkhorn", p=2, blur=math.sqrt(epsilon), **options)
+        # its own stopping is no closer
+        assert solved.value == pytest.approx(float(loss(a, x, b, y)), rel=1e-3)
 
     def test_contributions_sum_to_the_value_in_halves(self):
         cost, a, b, x, y = problem()
@@ -321,25 +298,33 @@ class TestMisuse:
             warnings.simplefilter("always")
             solution = Sinkhorn(epsilon=1e-3, max_iter=20).solve(cost, a, b)
         assert not solution.converged and solution.marginal_error > 1e-8
-        assert len(caught) == 1 and caught[0].category is ConvergenceWarning
-        message = str(caught[0].message)
-        assert (
-            f"{solution.marginal_error:.2e}" in message and "Raise epsilon or max_iter" in message
-        )
+        assert [warning.category for warning in caught] == [ConvergenceWarning]
+        assert f"{solution.marginal_error:.2e}" in str(caught[0].message)
 
 
-@pytest.mark.parametrize("reach", [None, 2.0])
-def test_looking_at_the_error_every_few_iterations(reach, monkeypatch):
-    """As on an accelerator: the same solution, up to the tolerance."""
-    generator = torch.Generator().manual_seed(0)
-    x, y = (torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (60, 50))
-    costs = torch.cdist(x, y + 1).square() / 2, torch.cdist(x, x).square() / 2
-    solver = Sinkhorn(epsilon=0.02, reach=reach, tol=1e-10)
+class TestOwnSolver:
+    def test_two_methods_are_enough(self):
+        """A class that knows nothing of the package but ``Solution`` works in distances, flows and
+        parts.
+        """
 
-    def solved():
-        return solver.solve(costs[0]), solver.solve_self(costs[1])
+        class Plain:
+            def solve(self, cost, a=None, b=None, init=None):
+                found = ad.ExactOT().solve(cost, a, b)
+                assert isinstance(cost, torch.Tensor)
+                return ad.ot.Solution(
+                    found.value, found.potentials, 0.0, True, 0, 0.0, found.plan(), 1e-12
+                )
 
-    each = solved()
-    monkeypatch.setattr("advect.ot.iteration._check_every", lambda device: 5)
-    for often, seldom in zip(each, solved(), strict=True):
-        assert seldom.converged and seldom.value == pytest.approx(often.value, abs=1e-9)
+            def solve_self(self, cost, a=None, init=None):
+                return self.solve(cost, a, a)
+
+        generator = torch.Generator().manual_seed(0)
+        source = ad.datasets.gaussians(30, generator=generator)
+        target = ad.datasets.gaussians(30, shift=(5.0, 0.0), generator=generator)
+        exact = ad.otdd(source, target, solver=ad.ExactOT())
+        for solver in (Plain(), ad.MiniBatch(Plain(), size=50)):
+            assert ad.otdd(source, target, solver=solver).value == pytest.approx(exact.value)
+        energy = ad.OTDD(target, solver=Plain())
+        result = ad.flow(source, energy, integrator=ad.Euler(1.0), n_steps=1)
+        assert result.values[1] < 0.1 * result.values[0]
