@@ -92,16 +92,10 @@ class TestLaws:
     def test_symmetry(self, pair, solver, label):
         a, b = pair
         cost = GroundCost(label=label)
-        tolerance = (
-            1e-3
-            if solver.dtype is None
-            and (solver.tol or a.x.dtype == torch.float32 or b.x.dtype == torch.float32)
-            else 1e-6
-        )
-        forth, back = (
-            otdd(a, b, cost=cost, solver=solver).value,
-            otdd(b, a, cost=cost, solver=solver).value,
-        )
+        narrow = torch.float32 in (a.x.dtype, b.x.dtype)
+        loose = isinstance(solver, Sinkhorn) and (solver.tol or narrow)
+        tolerance = 1e-3 if loose else 1e-6
+        forth, back = (otdd(*each, cost=cost, solver=solver).value for each in ((a, b), (b, a)))
         assert forth == pytest.approx(back, rel=tolerance, abs=tolerance * size(a))
 
     @pytest.mark.slow
@@ -273,24 +267,16 @@ class TestResult:
     def pair(self):
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(30, 2, generator=generator)
-        a = LabeledDataset(
-            x + 6 * torch.arange(30)[:, None] % 18, ["abc"[i % 3] for i in range(30)]
-        )
-        b = LabeledDataset(
-            x + 6 * torch.arange(30)[:, None] % 18 + 0.5, [100 + i % 3 for i in range(30)]
-        )
-        return a, b
+        x = x + 6 * torch.arange(30)[:, None] % 18
+        a = LabeledDataset(x, ["abc"[i % 3] for i in range(30)])
+        return a, LabeledDataset(x + 0.5, [100 + i % 3 for i in range(30)])
 
     def test_facts(self, pair):
         distance = otdd(*pair)
         assert distance.value == pytest.approx(math.sqrt(2 * distance.energy))
         assert float(distance) == distance.value
-        assert (
-            distance.converged
-            and distance.marginal_error < 1e-3
-            and distance.n_iter > 0
-            and distance.epsilon > 0
-        )
+        assert distance.converged and distance.marginal_error < 1e-3
+        assert distance.n_iter > 0 and distance.epsilon > 0
         assert distance.plan().shape == (30, 30)
         assert len(distance.potentials[0]) == 30
         total = distance.contributions[0].sum() + distance.contributions[1].sum()
@@ -330,10 +316,6 @@ class TestResult:
         assert np.isnan(distance.class_distances.values[0]).all()
         assert distance.class_matching.values[0].sum() == 0
 
-    def test_no_labels_has_no_class_distances(self, pair):
-        with pytest.raises(InputError, match="need a label cost"):
-            _ = otdd(*pair, cost=GroundCost(label=NoLabels())).class_distances
-
     def test_laws_of_samples_join_into_laws_of_classes(self, pair):
         """A law for each sample, all those of a class equal: the class has that law, in every place
         that asks for it.
@@ -357,18 +339,6 @@ class TestResult:
         assert not distance.converged
         assert "not converged" in repr(distance)
         assert [w.category for w in caught].count(ConvergenceWarning) == 1
-
-    def test_wants_datasets(self, pair):
-        with pytest.raises(InputError, match="source must be a LabeledDataset"):
-            otdd(pair[0].x, pair[1])
-
-    def test_two_backward_passes(self, pair):
-        x = pair[0].x.clone().requires_grad_()
-        a = pair[0].replace(x=x)
-        otdd(a, pair[1]).loss.backward()
-        first = x.grad.clone()
-        otdd(a, pair[1]).loss.backward()
-        torch.testing.assert_close(x.grad, 2 * first)
 
 
 def test_a_distance_is_a_result(tmp_path):
