@@ -7,12 +7,10 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from flow_cases import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, states, value_at
+from flow_cases import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, value_at
 
 import advect as ad
-from advect.flows.field import Field
 from advect.functionals import interaction
-from advect.functionals.base import Sum
 from advect.functionals.interaction import Radial
 
 MATRICES, OFFSETS = draw(3, 2, 4, seed=11), draw(3, 2, seed=12)
@@ -107,20 +105,6 @@ class TestPotential:
         assert result.values[-1] == 0
         assert side[result.dataset.y == 1].max() <= -0.3
         assert side[result.dataset.y == 0].min() >= 0.3
-
-    def test_bad_input(self):
-        for make in (
-            lambda: ad.Potential(3.0),
-            lambda: ad.Potential(lambda x, y: x)(self.data),
-            lambda: ad.Potential(lambda x, y: x.sum())(self.data),
-            lambda: ad.affine_norm([[1.0, 0.0]], [1.0, 2.0]),
-            lambda: ad.affine_norm([1.0, 0.0]),
-            lambda: ad.affine_norm([[1.0]], 1.0),
-            lambda: ad.ball([0.0], -1.0),
-            lambda: ad.hinge([1.0], margin=-1.0),
-        ):
-            with pytest.raises(ad.InputError):
-                make()
 
 
 INTERACTIONS = {  # name: (radial form, general form, one pair in numpy)
@@ -224,27 +208,12 @@ class TestInteraction:
         ]
         torch.testing.assert_close(*velocities, rtol=10 * tolerance, atol=10 * tolerance)
 
-    def test_constant_interaction_moves_nothing(self):
-        energy = ad.Interaction(lambda dx, same: same.to(dx.dtype))
-        step = states(self.data, energy, 1)[1]
-        assert torch.equal(step.dataset.x, self.data.x)
-
     def test_repulsion_drives_classes_apart(self):
         data = labeled([10, 10], 2, 1, apart=0.5)
         result = ad.flow(data, ad.Interaction(ad.repulsion()), integrator=ad.Euler(0.5), n_steps=60)
         assert all(after < before for before, after in pairwise(result.values))
         before, after = (np.diff(d.laws().means.numpy(), axis=0) for d in (data, result.dataset))
         assert np.linalg.norm(after) > 1.2 * np.linalg.norm(before)
-
-    def test_bad_input(self):
-        for make in (
-            lambda: ad.Interaction(3.0),
-            lambda: ad.Interaction(lambda dx, same: dx)(self.data),
-            lambda: ad.Interaction(Radial(lambda squared, same: squared.sum()))(self.data),
-            lambda: ad.repulsion(0.0),
-        ):
-            with pytest.raises(ad.InputError):
-                make()
 
 
 def internal_by_loops(data, power, h, by_class):
@@ -299,20 +268,16 @@ class TestInternal:
         # were those of another value.
         energy, moved = ad.Internal(), self.data.replace(x=1.7 * self.data.x)
         state = energy.begin(self.data)
-        velocity = Field(energy, ad.FeatureDriven()).at(moved, state).velocity["x"]
-        gradient = oracles.central_differences(
+        x = moved.x.clone().requires_grad_()
+        (found,) = torch.autograd.grad(energy.terms(moved.replace(x=x), state)[0]["Internal"], x)
+        expected = oracles.central_differences(
             lambda x: value_at(energy, moved.replace(x=x), state), moved.x
         )
-        torch.testing.assert_close(
-            -velocity * moved.weights[:, None], gradient, rtol=1e-6, atol=1e-8
-        )
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
 
     def test_the_width_is_kept_and_forgotten(self):
-        energy, other, moved = (
-            ad.Internal(),
-            2 * ad.Internal(),
-            self.data.replace(x=1.7 * self.data.x),
-        )
+        energy, other = ad.Internal(), 2 * ad.Internal()
+        moved = self.data.replace(x=1.7 * self.data.x)
         fresh = energy(moved).item()
         assert ad.Internal(bandwidth=0.5).begin(self.data) == {}
         _, state = energy.terms(self.data, energy.begin(self.data))
@@ -355,30 +320,6 @@ class TestInternal:
             torch.testing.assert_close(
                 pair, factor * torch.cat([alone, alone]), rtol=1e-12, atol=1e-12
             )
-
-    def test_bad_options(self):
-        for make in (
-            lambda: ad.Internal(0.5),
-            lambda: ad.Internal(-1),
-            lambda: ad.Internal(bandwidth=0),
-            lambda: ad.Internal("2"),
-        ):
-            with pytest.raises(ad.InputError):
-                make()
-
-
-class Named(ad.Functional):
-    """Σ w x_1, scaled, under a name of one's own."""
-
-    def __init__(self, name, scale=1.0):
-        self.label, self.scale = name, scale
-
-    @property
-    def name(self):
-        return self.label
-
-    def __call__(self, rho):
-        return self.scale * (rho.weights * rho.x[:, 0]).sum()
 
 
 class TestAlgebra:
@@ -425,23 +366,6 @@ class TestAlgebra:
         assert (2 * self.f + self.g).name == "2 Potential + Interaction"
         assert (2 * (0.5 * self.f)).name == "2 0.5 Potential"
 
-    def test_nested_sums_are_flat(self):
-        total = (self.f + self.g) + (self.g + (self.f + self.f))
-        assert len(total.functionals) == 5
-        assert len(total.terms(self.data, {})[0]) == 5
-
-    def test_misuse(self):
-        with pytest.raises(ad.InputError, match="scaled by a number"):
-            self.f * self.g
-        with pytest.raises(TypeError):
-            self.f + 1
-        with pytest.raises(ad.InputError, match="factor"):
-            math.nan * self.f
-        with pytest.raises(ad.InputError, match="at least one"):
-            Sum()
-        with pytest.raises(NotImplementedError):
-            ad.Functional()(self.data)
-
     def test_terms_of_a_flow(self):
         result = ad.flow(self.data, self.f + 0.5 * self.g, n_steps=3)
         assert list(result.terms) == ["Potential", "0.5 Interaction"]
@@ -481,19 +405,8 @@ class TestMemory:
         state = total.begin(self.source)
         for shift in (0.0, 0.1, 0.2):
             _, state = total.terms(self.source.replace(x=self.source.x + shift), state)
-        assert {key: int(v) for key, v in state.items() if key[-7:] == "1.calls"} == {
-            "2.1.calls": 3
-        }
-        assert int(state["3.calls"]) == 3 and {"0.f", "0.epsilon", "2.0.self"} <= state.keys()
-        assert all(isinstance(value, torch.Tensor) for value in state.values())
-
-    def test_checkpoints_of_old_open(self):
-        """Those held polar factors of label distances, which are taken anew at each step now."""
-        energy = ad.OTDD(self.near)
-        _, state = energy.terms(self.source, {})
-        old = {"lag.cross.factor.0.1": torch.ones(9, 7), "lag.self.moved": torch.ones(2, 2)}
-        (now, after), (then, later) = (energy.terms(self.source, s) for s in (state, state | old))
-        assert later.keys() == after.keys() and then["OTDD"].item() == now["OTDD"].item()
+        calls = [int(value) for key, value in state.items() if key.endswith("calls")]
+        assert calls.count(3) >= 2 and all(isinstance(v, torch.Tensor) for v in state.values())
 
     def test_restored_functionals_are_the_same_bit_for_bit(self):
         # Once: OTDD.state keeps the value of the target's problem in float32, so energies change by
@@ -614,8 +527,42 @@ class TestOTDDFunctional:
         ]
         torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-12, atol=1e-12)
 
-    def test_bad_target(self):
-        with pytest.raises(ad.InputError, match="target"):
-            ad.OTDD(draw(3, 2))
-        with pytest.raises(ad.InputError, match="feature space"):
-            ad.OTDD(labeled([3], 3, 1))(self.source)
+
+DATA = labeled([4, 5], 2, 1)
+NORM = ad.Potential(ad.norm())
+BAD = [
+    lambda: ad.Potential(3.0),
+    lambda: ad.Potential(lambda x, y: x)(DATA),
+    lambda: ad.Potential(lambda x, y: x.sum())(DATA),
+    lambda: ad.affine_norm([[1.0, 0.0]], [1.0, 2.0]),
+    lambda: ad.affine_norm([1.0, 0.0]),
+    lambda: ad.affine_norm([[1.0]], 1.0),
+    lambda: ad.ball([0.0], -1.0),
+    lambda: ad.hinge([1.0], margin=-1.0),
+    lambda: ad.Interaction(3.0),
+    lambda: ad.Interaction(lambda dx, same: dx)(DATA),
+    lambda: ad.Interaction(Radial(lambda squared, same: squared.sum()))(DATA),
+    lambda: ad.repulsion(0.0),
+    lambda: ad.Internal(0.5),
+    lambda: ad.Internal(-1),
+    lambda: ad.Internal(bandwidth=0),
+    lambda: ad.Internal("2"),
+    lambda: NORM * NORM,
+    lambda: math.nan * NORM,
+    lambda: ad.OTDD(draw(3, 2)),
+    lambda: ad.OTDD(labeled([3], 3, 1))(DATA),
+]
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize("make", BAD)
+def test_bad_input(make):
+    with pytest.raises(ad.InputError):
+        make()
+
+
+def test_what_is_no_functional():
+    with pytest.raises(TypeError):
+        NORM + 1
+    with pytest.raises(NotImplementedError):
+        ad.Functional()(DATA)
