@@ -51,10 +51,8 @@ class TestIntegrators:
 
     def test_noise_is_what_it_says(self):
         """x + τ v + √(2 τ T) ξ with ξ from the generator, on the features alone."""
-        integrator, generator = (
-            ad.EulerMaruyama(0.2, temperature=0.3),
-            torch.Generator().manual_seed(7),
-        )
+        integrator = ad.EulerMaruyama(0.2, temperature=0.3)
+        generator = torch.Generator().manual_seed(7)
         velocity = {"x": draw(5, 2, seed=1), "mean": draw(3, 2, seed=2)}
         displacement, state = integrator.displace(velocity, integrator.init(velocity), 0, generator)
         noise = torch.randn(5, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
@@ -65,16 +63,11 @@ class TestIntegrators:
         assert state == {}
 
     def test_noise_is_repeatable(self):
-        runs = [
-            states(
-                self.source,
-                ad.Potential(bowl),
-                5,
-                integrator=ad.EulerMaruyama(0.01),
-                generator=torch.Generator().manual_seed(s),
-            )
-            for s in (1, 1, 2)
-        ]
+        options = {"integrator": ad.EulerMaruyama(0.01)}
+        runs = []
+        for seed in (1, 1, 2):
+            generator = torch.Generator().manual_seed(seed)
+            runs.append(states(self.source, ad.Potential(bowl), 5, generator=generator, **options))
         first, again, other = (run[-1].dataset.x for run in runs)
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
@@ -85,19 +78,11 @@ class TestIntegrators:
     )
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_all_tensors_move_and_keep_their_type(self, integrator, dtype):
-        source, target = (
-            labeled([5, 7], 2, 1).to(dtype=dtype),
-            labeled([6, 6], 2, 2, shift=3.0).to(dtype=dtype),
-        )
-        dynamics = ad.JointFixedLabels()
-        first, *_, last = states(
-            source,
-            ad.OTDD(target),
-            3,
-            dynamics=dynamics,
-            integrator=integrator,
-            generator=torch.Generator().manual_seed(0),
-        )
+        source = labeled([5, 7], 2, 1).to(dtype=dtype)
+        energy = ad.OTDD(labeled([6, 6], 2, 2, shift=3.0).to(dtype=dtype))
+        dynamics, generator = ad.JointFixedLabels(), torch.Generator().manual_seed(0)
+        options = {"dynamics": dynamics, "integrator": integrator, "generator": generator}
+        first, *_, last = states(source, energy, 3, **options)
         before, after = dynamics.parameters(first.dataset), dynamics.parameters(last.dataset)
         for name in ("x", "mean", "factor"):
             assert after[name].dtype == dtype
@@ -129,12 +114,8 @@ class TestIntegrators:
         schedule = ad.Decay(0.4, half_life=2, last=0.15)
         assert [schedule(k) for k in (0, 2, 4)] == [0.4, 0.2, 0.15]
         assert ad.Decay(0.4, half_life=2)(20) == pytest.approx(0.4 / 1024)
-        last = states(
-            self.source,
-            ad.Potential(lambda x, y: x.square().sum(1) / 2),
-            6,
-            integrator=ad.Euler(schedule),
-        )[-1]
+        square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        last = states(self.source, square, 6, integrator=ad.Euler(schedule))[-1]
         factor = math.prod(1 - max(0.4 * 0.5 ** (k / 2), 0.15) for k in range(6))
         torch.testing.assert_close(last.dataset.x, factor * self.source.x, rtol=1e-13, atol=0)
 
