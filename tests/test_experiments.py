@@ -1,6 +1,4 @@
-"""The scripts of experiments/ run, and what the paper says about their figures holds in their
-numbers.
-"""
+"""The scripts of experiments/ run, and what the paper says about their figures holds in their numbers."""
 
 from __future__ import annotations
 
@@ -54,9 +52,8 @@ def test_gaussians(tmp_path):
         < moved["fd"]["final_value"]
     )
     assert shaped["ball"]["final_value"] < 0.01 * shaped["ball"]["first_value"]
-    assert (
-        shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0
-    )  # runs away
+    # runs away
+    assert shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0
     assert all(flow["final_value"] < flow["first_value"] for flow in shaped.values())
 
 

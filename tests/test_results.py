@@ -1,5 +1,4 @@
-"""Every measured number of the documentation comes from a file of results, and pages are as the
-files say."""
+"""Every measured number of the documentation comes from a file of results, and pages are as the files say."""
 
 from __future__ import annotations
 
@@ -109,9 +108,7 @@ def test_a_changed_number_in_a_page_is_found(module, tmp_path):
 
 
 def test_tables_are_paired_and_honest(module, tmp_path):
-    """Against scipy's paired t interval, with cells that are not run and columns that are not
-    everywhere.
-    """
+    """Against scipy's paired t interval, with cells that are not run and columns that are not everywhere."""
     from scipy import stats
 
     one, other = [0.5, 0.6, 0.74, 0.7], [0.45, 0.58, 0.7, 0.67]

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 from covering import one_of_each
+from flow_cases import memberships
 from torch import Tensor
 
 import advect as ad
 from advect import testing
-from advect.data.labels import memberships
 from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians, bures
 from advect.testing.flows import small_pair
 

@@ -104,9 +104,7 @@ def check_distances(found, expected, traces, rtol, where):
 
 
 def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
-    """Directional derivatives of Σ plan · W₂² against central differences of the oracle, class by
-    class.
-    """
+    """Directional derivatives of Σ plan · W₂² against central differences of the oracle, class by class."""
     x, y, weights = rho.x.detach().double().numpy(), rho.y.numpy(), rho.weights.numpy()
     draw = np.random.default_rng(0)
     for code in range(CLASSES):

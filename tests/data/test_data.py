@@ -41,16 +41,10 @@ def refused(*words):
         yield
     error, message = caught.value, str(caught.value)
     assert isinstance(error, ValueError) and isinstance(error, AdvectError)
-    assert (
-        message == f"{error.what}; got {error.got}. {error.remedy}"
-        and error.what
-        and str(error.got)
-    )
-    assert (
-        error.remedy.endswith(".")
-        and len(error.remedy.split()) > 1
-        and not error.remedy[0].islower()
-    )
+    assert message == f"{error.what}; got {error.got}. {error.remedy}" and error.what
+    assert str(error.got)
+    assert error.remedy.endswith(".") and len(error.remedy.split()) > 1
+    assert not error.remedy[0].islower()
     assert all(word in message for word in words), message
 
 
@@ -124,9 +118,8 @@ class TestFeatures:
         got = LabeledDataset(
             torch.tensor([[0.0, 1.0], [1.0, 1.0]]).to(getattr(torch, kind)), [0, 1]
         ).x
-        assert got.dtype == (
-            torch.float64 if kind == "float64" else torch.float32
-        ) and got.tolist() == [[0, 1], [1, 1]]
+        assert got.dtype == (torch.float64 if kind == "float64" else torch.float32)
+        assert got.tolist() == [[0, 1], [1, 1]]
 
     @pytest.mark.filterwarnings("error")
     def test_strides_locks_frames_and_lists(self):
@@ -143,9 +136,8 @@ class TestFeatures:
             np.testing.assert_array_equal(LabeledDataset(x, [0, 1, 2]).x, x)
             np.testing.assert_array_equal(LabeledDataset(Frame(np.asarray(x)), [0, 1, 2]).x, x)
         for x in (X.tolist(), [[1, 2.5], [3, 4], [5, 6]], [0, 0.5, 1]):
-            assert (
-                LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float32
-            )  # as torch reads python numbers
+            # as torch reads python numbers
+            assert LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float32
 
     @pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3), (4, 2, 3), (4, 1, 2, 3)])
     def test_sample_shape(self, shape):
@@ -222,9 +214,8 @@ class TestLabels:
     @pytest.mark.parametrize("y", NUMBERS)
     def test_numbers(self, y):
         data = LabeledDataset(X, y)
-        assert (
-            data.classes == (-4, 5) and data.y.tolist() == [1, 0, 1] and data.y.dtype == torch.int64
-        )
+        assert data.classes == (-4, 5) and data.y.tolist() == [1, 0, 1]
+        assert data.y.dtype == torch.int64
         assert all(type(name) is int for name in data.classes)
 
     @pytest.mark.parametrize(
@@ -241,9 +232,8 @@ class TestLabels:
     )
     def test_names(self, y, names):
         data = LabeledDataset(X, y)
-        assert data.classes == names and [type(name) for name in data.classes] == [
-            type(name) for name in names
-        ]
+        assert data.classes == names
+        assert [type(name) for name in data.classes] == [type(name) for name in names]
         assert data.labels == list(y.to_numpy() if isinstance(y, Frame) else y)
 
     @quick
@@ -255,11 +245,8 @@ class TestLabels:
         assume(y)
         data = numbered(y)
         given = [label for label in y if label is not None]
-        assert (
-            data.labels == y
-            and data.counts == Counter(given)
-            and len(set(data.classes)) == len(data.classes)
-        )
+        assert data.labels == y and data.counts == Counter(given)
+        assert len(set(data.classes)) == len(data.classes)
         kinds = {type(label) for label in given}
         assert list(data.classes) == (
             sorted(set(given)) if kinds in ({int}, {str}) else list(dict.fromkeys(given))
@@ -278,9 +265,8 @@ class TestLabels:
     def test_classes_as_names_or_positions(self, y, classes, labels):
         data = LabeledDataset(X, y, classes=classes)
         names = tuple(np.asarray(classes).tolist())
-        assert (
-            data.classes == names and data.labels == labels and len(data.class_mass) == len(names)
-        )
+        assert data.classes == names and data.labels == labels
+        assert len(data.class_mass) == len(names)
         assert data.counts == {name: labels.count(name) for name in names}
 
     @pytest.mark.parametrize(("y", "word"), cases(BAD_LABELS))
@@ -388,11 +374,8 @@ class TestFrozen:
         names.append("d")
         for data in made:
             np.testing.assert_array_equal(data.x, X)
-            assert (
-                data.labels == ["a", "b", "c"]
-                and data.weights.tolist() == [0.25, 0.25, 0.5]
-                and len(data.classes) == 3
-            )
+            assert data.labels == ["a", "b", "c"] and data.weights.tolist() == [0.25, 0.25, 0.5]
+            assert len(data.classes) == 3
 
     def test_the_callers_tensor_is_copied(self):
         x = torch.tensor(X)
@@ -408,10 +391,8 @@ class TestFrozen:
         for other in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
             np.testing.assert_array_equal(other.x, X)
             assert other.labels == ["a", "b", "b"] and other.weights.tolist() == [0.25, 0.5, 0.25]
-            assert other.law_index.tolist() == [1, 0, 1] and other.law.means.tolist() == [
-                [0, 0],
-                [5, 5],
-            ]
+            assert other.law_index.tolist() == [1, 0, 1]
+            assert other.law.means.tolist() == [[0, 0], [5, 5]]
 
     def test_replace(self):
         data = LabeledDataset(X, ["a", "b", "b"], law=two_laws())
@@ -419,12 +400,8 @@ class TestFrozen:
         other = data.replace(x=data.x + 1, classes=("c", "d"))
         np.testing.assert_array_equal(other.x, X + 1)
         np.testing.assert_array_equal(data.x, X)
-        assert (
-            other.labels == ["c", "d", "d"]
-            and other.y is data.y
-            and other.weights is data.weights
-            and other.law is data.law
-        )
+        assert other.labels == ["c", "d", "d"] and other.y is data.y
+        assert other.weights is data.weights and other.law is data.law
         np.testing.assert_allclose(estimated_laws(other).means, [[1, 2], [4, 5]])
         assert data.replace(sample_shape=(2, 1)).samples.shape == (3, 2, 1)
         assert data.replace(x=data.x[:, :1], sample_shape=(1,), law=None).dim == 1
@@ -520,15 +497,10 @@ class TestSubset:
 
     def test_classes(self):
         data = numbered(["b", "a", "b"], weights=[1, 2, 3], classes=["b", "never", "a"])
-        assert rows(data.of_class("b")) == [0, 2] and data.of_class("b").weights.tolist() == [
-            0.25,
-            0.75,
-        ]
-        assert data.of_class("a").classes == data.classes and data.counts == {
-            "b": 2,
-            "never": 0,
-            "a": 1,
-        }
+        assert rows(data.of_class("b")) == [0, 2]
+        assert data.of_class("b").weights.tolist() == [0.25, 0.75]
+        assert data.of_class("a").classes == data.classes
+        assert data.counts == {"b": 2, "never": 0, "a": 1}
         np.testing.assert_allclose(
             data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15
         )
@@ -614,9 +586,8 @@ class TestSplit:
         parts = [
             rows(part) for part in numbered(list(range(10))).split(fraction, generator=seeded())
         ]
-        assert [len(part) for part in parts] == [first, 10 - first] and sorted(
-            parts[0] + parts[1]
-        ) == list(range(10))
+        assert [len(part) for part in parts] == [first, 10 - first]
+        assert sorted(parts[0] + parts[1]) == list(range(10))
 
     @pytest.mark.parametrize("fraction", [0, 1, -0.5, 1.5, NAN, INF, "half", None, True])
     def test_refused(self, fraction):
@@ -663,15 +634,10 @@ class TestLawsAndMoments:
             == moved.law.covariances().dtype
             == (dtype or torch.float64)
         )
-        assert (
-            type(moved.law.covariance) is type(covariance)
-            and moved.weights.dtype == data.x.dtype == torch.float64
-        )
-        assert (
-            moved.sample_shape == (2, 1)
-            and moved.labels == ["a", "b", "b"]
-            and moved.law_index.tolist() == [1, 0, 1]
-        )
+        assert type(moved.law.covariance) is type(covariance)
+        assert moved.weights.dtype == data.x.dtype == torch.float64
+        assert moved.sample_shape == (2, 1) and moved.labels == ["a", "b", "b"]
+        assert moved.law_index.tolist() == [1, 0, 1]
         assert moved.weights.tolist() == [0.25, 0.25, 0.5]
         np.testing.assert_array_equal(moved.x, X)
         np.testing.assert_array_equal(moved.law.covariances(), law.covariances())
@@ -688,26 +654,16 @@ class TestLawsAndMoments:
         data = LabeledDataset(
             X, ["a", "b", "b"], law=law, law_index=torch.tensor([1, 0, 1], dtype=torch.uint8)
         )
-        assert (
-            data.laws() is law
-            and law_rows(data).tolist() == [1, 0, 1]
-            and data.law_index.dtype == torch.int64
-        )
-        assert data.subset([2, 1]).laws() is law and law_rows(data.subset([2, 1])).tolist() == [
-            1,
-            0,
-        ]
+        assert data.laws() is law and law_rows(data).tolist() == [1, 0, 1]
+        assert data.law_index.dtype == torch.int64
+        assert data.subset([2, 1]).laws() is law
+        assert law_rows(data.subset([2, 1])).tolist() == [1, 0]
         assert data.balanced().law is law and law_rows(data.of_class("b")).tolist() == [0, 1]
         by_class = LabeledDataset(X, ["a", "b", "b"], law=law)
-        assert (
-            by_class.law_index is None
-            and law_rows(by_class).tolist() == [0, 1, 1]
-            and by_class.laws() is law
-        )
-        assert (
-            law_rows(by_class.subset([2, 0])).tolist() == [1, 0]
-            and by_class.to(dtype=torch.float32).law_index is None
-        )
+        assert by_class.law_index is None and law_rows(by_class).tolist() == [0, 1, 1]
+        assert by_class.laws() is law
+        assert law_rows(by_class.subset([2, 0])).tolist() == [1, 0]
+        assert by_class.to(dtype=torch.float32).law_index is None
         np.testing.assert_allclose(
             estimated_laws(by_class).means, [[0, 1], [3, 4]]
         )  # of the samples, not of the law
@@ -735,22 +691,13 @@ class TestLawsAndMoments:
     def test_fixed_laws_carry_no_graph(self):
         tracked = LabeledDataset(torch.tensor(X, requires_grad=True), [0, 0, 1])
         fixed = tracked.replace(fixed_laws=True)
-        assert (
-            not tracked.fixed_laws
-            and law_features(tracked).requires_grad
-            and not law_features(fixed).requires_grad
-        )
-        assert (
-            fixed.laws() is fixed.laws()
-            and not fixed.laws().means.requires_grad
-            and fixed.x.requires_grad
-        )
+        assert not tracked.fixed_laws and law_features(tracked).requires_grad
+        assert not law_features(fixed).requires_grad
+        assert fixed.laws() is fixed.laws() and not fixed.laws().means.requires_grad
+        assert fixed.x.requires_grad
         np.testing.assert_allclose(fixed.laws().means, [X[:2].mean(0), X[2]])
-        assert (
-            fixed.subset([0, 1]).fixed_laws
-            and fixed.to(dtype=torch.float32).fixed_laws
-            and fixed.balanced().fixed_laws
-        )
+        assert fixed.subset([0, 1]).fixed_laws and fixed.to(dtype=torch.float32).fixed_laws
+        assert fixed.balanced().fixed_laws
 
 
 class TestClassTable:
@@ -758,16 +705,12 @@ class TestClassTable:
     TABLE = ClassTable(VALUES, ("<cat>", ("a", 1)), (0, "a & b", None))
 
     def test_lookup(self):
-        assert (
-            self.TABLE.shape == (2, 3)
-            and self.TABLE["<cat>", "a & b"] == 1.5
-            and self.TABLE[("a", 1), None] == 1e-9
-        )
+        assert self.TABLE.shape == (2, 3) and self.TABLE["<cat>", "a & b"] == 1.5
+        assert self.TABLE[("a", 1), None] == 1e-9
         assert type(self.TABLE["<cat>", 0]) is float
         nested = self.TABLE.to_dict()
-        assert list(nested) == ["<cat>", ("a", 1)] and all(
-            list(line) == [0, "a & b", None] for line in nested.values()
-        )
+        assert list(nested) == ["<cat>", ("a", 1)]
+        assert all(list(line) == [0, "a & b", None] for line in nested.values())
         np.testing.assert_array_equal(
             [list(line.values()) for line in nested.values()], self.VALUES
         )
@@ -800,25 +743,15 @@ class TestMissingLabels:
     )
     def test_none_and_nan_are_missing(self, y):
         data = LabeledDataset(X, y)
-        assert (
-            data.y.tolist() == [0, -1, 1]
-            and data.labels == ["a", None, "b"]
-            and data.classes == ("a", "b")
-        )
-        assert (
-            data.labeled.tolist() == [True, False, True]
-            and not bool(data.labeled.all())
-            and data.counts == {"a": 1, "b": 1}
-        )
+        assert data.y.tolist() == [0, -1, 1] and data.labels == ["a", None, "b"]
+        assert data.classes == ("a", "b")
+        assert data.labeled.tolist() == [True, False, True] and not bool(data.labeled.all())
+        assert data.counts == {"a": 1, "b": 1}
 
     def test_no_labels_at_all(self):
         data = LabeledDataset(X)
-        assert (
-            data.classes == ()
-            and data.counts == {}
-            and data.labels == [None] * 3
-            and not bool(data.labeled.all())
-        )
+        assert data.classes == () and data.counts == {} and data.labels == [None] * 3
+        assert not bool(data.labeled.all())
         assert LabeledDataset(X, None, classes=["a"]).counts == {"a": 0}
         assert len(data.subset([0, 1])) == 2 and len(data.sample(2)) == 2
         assert [len(part) for part in data.split(0.67)] == [2, 1]

@@ -1,22 +1,15 @@
-"""Laws of few samples and densities around them: scikit-learn, plain numpy and closed forms as
-oracles.
-"""
-
-import math
+"""Laws of few samples and densities around them: scikit-learn, plain numpy and closed forms as oracles."""
 
 import numpy as np
 import pytest
 import torch
-from covering import examples
-from hypothesis import given, strategies as st
 from sklearn.covariance import ledoit_wolf
 
 import advect as ad
 from advect import Gaussians, LabeledDataset
+from advect.classes import shrunk_laws, smoothed
 from advect.data.class_table import ClassTable
-from advect.data.few_samples import shrunk_laws, smoothed
 from advect.data.laws import Diagonal, Factored, Full
-from advect.data.sampling import by_turns
 
 KINDS = {
     "full": lambda roots: Full(roots.mT @ roots),
@@ -166,22 +159,6 @@ class TestFromSamples:
             shrunk_laws(data, share="oracle")  # type: ignore
         with pytest.raises(ad.InputError, match="needs a label"):
             shrunk_laws(LabeledDataset(data.x))
-
-
-@examples(50)
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any),
-    st.integers(1, 60),
-    st.integers(0, 10**6),
-)
-def test_turns_are_as_often_as_weights_say(weights, n, seed):
-    drawn = by_turns(torch.tensor(weights, dtype=torch.float64), n, generator(seed))
-    assert len(drawn) == n
-    for row, weight in enumerate(weights):
-        wanted, times = n * weight / sum(weights), int((drawn == row).sum())
-        # the exact share is a whole number up to rounding, or between two
-        assert math.floor(wanted - 1e-9) <= times <= math.ceil(wanted + 1e-9)
-        assert weight or not times
 
 
 class TestSample:

@@ -120,9 +120,8 @@ class TestBacktracking:
         assert fixed.status in ("rose", "diverged") and rises(fixed.values, WIDE)
         held = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=60)
         assert held.status == "completed" and rises(held.values, WIDE) == 0
-        assert (
-            held.speeds[-1] < 1e-3 * held.speeds[0]
-        )  # at rest: a guarantee, not only a value that falls a little
+        # at rest: a guarantee, not only a value that falls a little
+        assert held.speeds[-1] < 1e-3 * held.speeds[0]
 
     def test_armijo_ends_oscillation(self):
         """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is

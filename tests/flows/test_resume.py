@@ -72,9 +72,7 @@ def two_targets(target):
 
 @dataclass
 class Setting:
-    """A flow that can be run again from scratch: its functional and its generator are made anew
-    each time.
-    """
+    """A flow that can be run again from scratch: its functional and its generator are made anew each time."""
 
     source: ad.LabeledDataset
     target: ad.LabeledDataset
@@ -99,9 +97,8 @@ def same_data(a, b):
     assert (a.law is None) == (b.law is None) and (a.law_index is None) == (b.law_index is None)
     if a.law is not None:
         assert type(a.law.covariance) is type(b.law.covariance)
-        assert torch.equal(a.law.means, b.law.means) and torch.equal(
-            a.law.covariances(), b.law.covariances()
-        )
+        assert torch.equal(a.law.means, b.law.means)
+        assert torch.equal(a.law.covariances(), b.law.covariances())
         held, other = a.law.covariance.tensors(), b.law.covariance.tensors()
         assert held.keys() == other.keys()
         assert all(torch.equal(held[name], other[name]) for name in held)
@@ -207,9 +204,7 @@ def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
 
 
 def test_noise_goes_on_where_it_was():
-    """The test above would not see a generator that starts over if there were no noise to begin
-    with.
-    """
+    """The test above would not see a generator that starts over if there were no noise to begin with."""
     case = setting("fd", "maruyama")
     options = {"integrator": case.integrator, "generator": torch.Generator().manual_seed(4)}
     other = ad.flow(case.source, ad.OTDD(case.target), n_steps=3, **options)
@@ -249,10 +244,8 @@ def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)])
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=0)
-    assert (
-        load_snapshot(tmp_path).index == 0
-        and sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
-    )
+    assert load_snapshot(tmp_path).index == 0
+    assert sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
 
 
 def test_interrupt_while_evaluating(tmp_path, unsynced):
@@ -407,9 +400,7 @@ def in_child(work):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["before fsync", "before replace", "after replace", "after fsync"])
 def test_killed_at_each_system_call(call, tmp_path):
-    """Die at the first, second, third … write, resuming each time: nothing committed is ever
-    lost.
-    """
+    """Die at the first, second, third … write, resuming each time: nothing committed is ever lost."""
     case = Setting(
         pair()[0], pair()[1], energy=lambda _: ad.Potential(ad.norm()), integrator=ad.Adam(0.1)
     )
@@ -543,9 +534,8 @@ def test_sigkill_several_times_in_a_row(kills, tmp_path):
                 assert frame.value == expected.value
                 same_data(frame.dataset, expected.dataset)
             on_disk = {int(path.stem) for path in (run / "frames").glob("[0-9]*.safetensors")}
-            assert on_disk - set(trajectory.indices) <= {
-                len(trajectory)
-            }  # at most the frame in flight
+            # at most the frame in flight
+            assert on_disk - set(trajectory.indices) <= {len(trajectory)}
             if len(trajectory) > 1:
                 assert load_snapshot(run).index in (len(trajectory) - 2, len(trajectory) - 1)
             seen = len(trajectory)

@@ -66,9 +66,7 @@ class TestPotential:
 
     @pytest.mark.parametrize("name", POTENTIALS)
     def test_ready_made(self, name):
-        """Values to rounding; gradients to the 1e-8 that central differences with step 1e-6
-        leave.
-        """
+        """Values to rounding; gradients to the 1e-8 that central differences with step 1e-6 leave."""
         v, plain = POTENTIALS[name]
         energy = ad.Potential(v)
         expected = sum(
@@ -96,9 +94,7 @@ class TestPotential:
         assert torch.equal(velocity["x"], torch.zeros(2, 4, dtype=torch.float64))
 
     def test_separates_classes(self):
-        """The flow of the hinge ends at its minimum, 0: linearly separated with the margin asked
-        for.
-        """
+        """The flow of the hinge ends at its minimum, 0: linearly separated with the margin asked for."""
         data = labeled([20, 20], 2, 1, apart=0.0)
         result = ad.flow(data, ad.Potential(ad.hinge([1.0, 0.0], 0.2, margin=0.3)), n_steps=60)
         side = result.dataset.x[:, 0] - 0.2
@@ -142,9 +138,7 @@ class TestInteraction:
     @pytest.mark.parametrize("name", INTERACTIONS)
     @pytest.mark.parametrize("entries", [1, 100, 4_000_000])
     def test_blocks_forms_and_double_loop(self, monkeypatch, name, entries):
-        """Rows one by one, in blocks with a remainder, all at once; radial or general: the same, to
-        1e-12.
-        """
+        """Rows one by one, in blocks with a remainder, all at once; radial or general: the same, to 1e-12."""
         monkeypatch.setattr(interaction, "_BLOCK_ENTRIES", entries)
         radial, general, plain = INTERACTIONS[name]
         x, y, w = self.data.x.numpy(), self.data.y.numpy(), self.data.weights.numpy()
@@ -173,9 +167,7 @@ class TestInteraction:
 
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_coinciding_points(self, name):
-        """Two particles at one place have no direction: finite velocities, as if the pair were not
-        there.
-        """
+        """Two particles at one place have no direction: finite velocities, as if the pair were not there."""
         x = self.data.x.clone()
         x[8], x[9] = x[0], x[1]  # of another class
         radial, general, _ = INTERACTIONS[name]
@@ -287,9 +279,7 @@ class TestInternal:
 
     @pytest.mark.parametrize("light", [1e-11, 1e-13, 1e-100])
     def test_silverman_of_a_light_sample(self, light):
-        """Its width is that of two samples, (x − x')²/2 whatever their weights; once 1 − Σ w²
-        cancelled.
-        """
+        """Its width is that of two samples, (x − x')²/2 whatever their weights; once 1 − Σ w² cancelled."""
         data = ad.LabeledDataset(
             [[0.0], [2.0]], [0, 0], weights=torch.tensor([1.0, light], dtype=torch.float64)
         )
@@ -299,9 +289,7 @@ class TestInternal:
         )
 
     def test_limit_of_powers(self):
-        """(r^(m−1) − 1)/(m − 1) → log r: the entropy is the limit m → 1, with an error of order m −
-        1.
-        """
+        """(r^(m−1) − 1)/(m − 1) → log r: the entropy is the limit m → 1, with an error of order m − 1."""
         m = 1 + 1e-6
         assert ad.Internal(m, bandwidth=0.5)(self.data).item() - 1 / (m - 1) == pytest.approx(
             ad.Internal(1, bandwidth=0.5)(self.data).item(), abs=1e-4

@@ -200,9 +200,7 @@ class TestLawMotion:
 
     @pytest.mark.parametrize("tau", [0.1, 0.7])
     def test_diagonal_deviations_go_straight(self, tau):
-        """W₂² of diagonal laws is Euclidean in (μ, s), so s_k = s' + (1 − τ)^k (s_0 − s'), to
-        rounding.
-        """
+        """W₂² of diagonal laws is Euclidean in (μ, s), so s_k = s' + (1 − τ)^k (s_0 − s'), to rounding."""
         target, run = self.run("diagonal", 3, tau, label=ad.Bures(diagonal=True))
         goal, start = target.covariance.scales(), run[0].dataset.laws().covariance.scales()
         for step in run:
@@ -267,9 +265,8 @@ class TestLangevin:
         assert x.var().item() == pytest.approx(
             stationary, abs=4 * stationary * math.sqrt(2 / self.n)
         )
-        assert abs(stationary - self.temperature / self.k) > 5 * stationary * math.sqrt(
-            2 / self.n
-        )  # the two are told apart
+        # the two are told apart
+        assert abs(stationary - self.temperature / self.k) > 5 * stationary * math.sqrt(2 / self.n)
 
 
 class TestHeat:
@@ -393,14 +390,11 @@ class TestAggregation:
             torch.testing.assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)  # rounding
         fine = states(source, gravity, 1000, integrator=ad.Euler(0.001))[-1].dataset
         spread = math.sqrt((covariance(fine).trace() / covariance(source).trace()).item())
-        assert spread == pytest.approx(
-            math.exp(-1), rel=1e-3
-        )  # (1 − τ)^(1/τ) = e^(−1) (1 − τ/2 + …), half of that here
+        # (1 − τ)^(1/τ) = e^(−1) (1 − τ/2 + …), half of that here
+        assert spread == pytest.approx(math.exp(-1), rel=1e-3)
 
     def test_classes_attract_alone(self):
-        """attraction() acts within classes of mass p: each contracts by 1 − τp around its own
-        mean.
-        """
+        """attraction() acts within classes of mass p: each contracts by 1 − τp around its own mean."""
         source = cloud(draw(30, 2, seed=3), [0] * 10 + [1] * 20)
         step = states(source, ad.Interaction(ad.attraction()), 1, integrator=ad.Euler(0.3))[1]
         for name, mass in ((0, 1 / 3), (1, 2 / 3)):
@@ -435,9 +429,7 @@ class TestOrder:
         assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
 
     def test_steps_add_up_to_time(self):
-        """A schedule that halves its step takes the same time in twice the steps: flow time is Σ
-        τ_k.
-        """
+        """A schedule that halves its step takes the same time in twice the steps: flow time is Σ τ_k."""
         source = cloud(draw(20, seed=3))
         linear = ad.Potential(lambda x, y: 3 * x.sum(1))
         varied = states(
@@ -560,9 +552,7 @@ class TestNumberOfParticles:
         assert self.distance(functional) <= 1e-12
 
     def test_weights_are_multiplicities(self):
-        """A particle of weight 2/3 moves like two of weight 1/3 at its place, and pulls like
-        them.
-        """
+        """A particle of weight 2/3 moves like two of weight 1/3 at its place, and pulls like them."""
         heavy = cloud([[0.0], [1.0]], weights=[2.0, 1.0])
         gather = ad.Interaction(Radial(lambda squared, same: squared / 2))
         x = states(heavy, gather, 1, integrator=ad.Euler(0.3))[1].dataset.x.flatten().tolist()

@@ -304,9 +304,7 @@ class TestMisuse:
 
 class TestOwnSolver:
     def test_two_methods_are_enough(self):
-        """A class that knows nothing of the package but ``Solution`` works in distances, flows and
-        parts.
-        """
+        """A class that knows nothing of the package but ``Solution`` works in distances, flows and parts."""
 
         class Plain:
             def solve(self, cost, a=None, b=None, init=None):

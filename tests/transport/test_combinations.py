@@ -146,9 +146,7 @@ def run(label, feature, solver, dynamics, dtype="float64", n_steps=1):
 
 
 def check(label, feature, solver, dynamics, dtype):
-    """Whether the combination ran, as it must, or was refused, as it must; with what a reference
-    says.
-    """
+    """Whether the combination ran, as it must, or was refused, as it must; with what a reference says."""
     said = refusal(label, feature, solver, dynamics)
     if said is not None:
         with pytest.raises(ad.InputError, match=said):
@@ -157,9 +155,8 @@ def check(label, feature, solver, dynamics, dtype):
     result = run(label, feature, solver, dynamics, dtype)
     wanted = reference(label, feature, solver == "exact")
     assert result.values[0] == pytest.approx(wanted, rel=1e-6 if dtype == "float64" else 1e-4)
-    assert all(math.isfinite(value) for value in result.values) and bool(
-        result.dataset.x.isfinite().all()
-    )
+    assert all(math.isfinite(value) for value in result.values)
+    assert bool(result.dataset.x.isfinite().all())
     return True
 
 

@@ -182,9 +182,8 @@ class TestLaws:
         torch.testing.assert_close(plan.sum(dim=0), b.double(), rtol=0, atol=1e-7)
         assert float((plan * cost).sum()) == pytest.approx(solved.value, rel=1e-9)
         assert float(a.double() @ f + b.double() @ g) == pytest.approx(solved.value, rel=1e-6)
-        assert (
-            float((f[:, None] + g - cost).max()) <= 1e-9
-        )  # potentials are feasible, also where there is no mass
+        # potentials are feasible, also where there is no mass
+        assert float((f[:, None] + g - cost).max()) <= 1e-9
 
     @pytest.mark.parametrize("scale", [1e-24, 1e-20])
     def test_squares_that_vanish_are_refused(self, scale):
@@ -305,9 +304,8 @@ class TestResult:
         matching = otdd(a, b, solver=ExactOT()).class_matching
         np.testing.assert_allclose(matching.values.sum(1), 1 / 3, atol=1e-7)
         np.testing.assert_allclose(matching.values.sum(0), 1 / 2, atol=1e-7)
-        assert matching["x", "low"] == pytest.approx(1 / 3) and matching[
-            "z", "high"
-        ] == pytest.approx(1 / 3)
+        assert matching["x", "low"] == pytest.approx(1 / 3)
+        assert matching["z", "high"] == pytest.approx(1 / 3)
 
     def test_classes_without_samples(self):
         a = LabeledDataset([[0.0], [5.0]], ["x", "y"], classes=["w", "x", "y"])

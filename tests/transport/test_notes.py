@@ -1,6 +1,4 @@
-"""Notes: said where they are true, silent where they are not; and the standard error of a
-distance.
-"""
+"""Notes: said where they are true, silent where they are not; and the standard error of a distance."""
 
 import dataclasses
 
