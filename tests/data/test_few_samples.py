@@ -1,5 +1,7 @@
 """Laws of few samples and densities around them: scikit-learn, plain numpy and closed forms as oracles."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,6 @@ from sklearn.covariance import ledoit_wolf
 import advect as ad
 from advect import Gaussians, LabeledDataset
 from advect.classes import shrunk_laws, smoothed
-from advect.data.class_table import ClassTable
 from advect.data.laws import Diagonal, Factored, Full
 
 KINDS = {
@@ -222,14 +223,17 @@ class TestSmoothed:
             smoothed(LabeledDataset(data.x), laws_of("full", d=4))
 
 
+def table(values, few, source):
+    """A table of classes with these values."""
+    return replace(ad.otdd(few, source).class_coupling, values=values)
+
+
 class TestBorrowedLaws:
     def test_covariances_of_matched_classes_against_numpy(self):
         source, few = data_of((9, 9, 30), 5, offset=3.0), data_of((1, 2), 5, seed=4)
         few = few.replace(classes=("u", "v"))
         shares = np.array([[0.5, 0.5, 0], [0, 0.2, 0.8]])
-        laws = ad.classes.borrowed_laws(
-            source, few, ClassTable(shares, few.classes, source.classes)
-        )
+        laws = ad.classes.borrowed_laws(source, few, table(shares, few, source))
         each = np.stack([np.cov(x.T) for x in class_arrays(source)])
         np.testing.assert_allclose(
             laws.covariances(), np.einsum("yc,cde->yde", shares, each), atol=1e-12
@@ -242,7 +246,7 @@ class TestBorrowedLaws:
     def test_half_and_half_against_numpy(self, shots):
         """½ source class covariance at the scale of the shots + ½ pooled covariance of the shots."""
         source, few = data_of((20, 20), 6), data_of((shots, shots), 6, seed=2, offset=9.0)
-        matching = ClassTable(np.eye(2), few.classes, source.classes)
+        matching = table(np.eye(2), few, source)
         laws = shrunk_laws(few, "pooled", 1.0).shrunk(
             ad.classes.borrowed_laws(source, few, matching), 0.5, rescale=True
         )
