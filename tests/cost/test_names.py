@@ -160,22 +160,6 @@ def test_gradients_are_differences(label):
         assert float(gradient[i, j]) == pytest.approx(float(slope), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.slow
-def test_a_flow_keeps_the_penalty_of_its_first_step(tmp_path):
-    target = B.replace(x=20 * B.x)
-    energy = ad.OTDD(target, cost=by(BOTH))
-    state = energy.begin(A)
-    first = float(state["name_penalty"])
-    assert first == pytest.approx(by(NAMES).fitted(A, target).label_cost.penalty)
-    near = A.replace(x=10 * A.x)
-    _, state = energy.terms(near, state)
-    assert float(state["name_penalty"]) == first
-    whole = ad.flow(A, energy, n_steps=6)
-    ad.flow(A, energy, n_steps=3, callbacks=[ad.Checkpoint(tmp_path)])
-    resumed = ad.flow(A, energy, n_steps=6, resume=tmp_path)
-    assert torch.equal(resumed.dataset.x, whole.dataset.x) and resumed.values == whole.values
-
-
 def test_laws_of_single_samples_have_no_names():
     each = ad.JointVariableLabels().start(A)
     with pytest.raises(ad.InputError, match="class_laws"):
@@ -200,9 +184,3 @@ def test_laws_of_single_samples_have_no_names():
 def test_errors(make, said):
     with pytest.raises(ad.InputError, match=said):
         make()
-
-
-def test_matching_is_by_name():
-    turned = A.replace(classes=("bee", "cow", "ant"))
-    found = ad.ClassMatching.between(A, turned, cost=by(NAMES))
-    assert found.hard == {"ant": "ant", "bee": "bee", "cow": "cow"}

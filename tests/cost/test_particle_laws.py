@@ -84,38 +84,6 @@ def ended(dynamics, dim=3, n_steps=3, dtype=torch.float64, sizes=(8, 10, 6)):
     ).dataset, target
 
 
-PARTICLES = pytest.mark.parametrize(
-    "dynamics",
-    [ad.JointVariableLabels(), ad.JointVariableLabels(laws="diagonal")],
-    ids=["full", "diagonal"],
-)
-
-
-class TestClasses:
-    """``ClassMatching``, class distances and matching of what a jd-vl flow leaves. Once: all three
-    refused it.
-    """
-
-    @pytest.mark.slow
-    @PARTICLES
-    def test_every_door_gives_the_distances_of_mixtures(self, dynamics):
-        data, target = ended(dynamics)
-        pooled = data.law.joined(data.y, data.weights, len(data.classes))
-        wanted = ad.bures(pooled, target.laws()).sqrt()
-        distance = ad.otdd(data, target)
-        np.testing.assert_allclose(distance.class_distances.values, wanted, rtol=1e-9)
-        joined = ad.otdd(data.replace(law=pooled, law_index=None), target)
-        np.testing.assert_allclose(
-            distance.class_matching.values, joined.class_matching.values, atol=1e-12
-        )
-        even = ad.ClassMatching.between(data, target)
-        np.testing.assert_allclose(even.coupling.values.sum(axis=1), 1 / 3, rtol=1e-9)
-        as_is = ad.ClassMatching.between(data, target, balanced=False)
-        np.testing.assert_allclose(
-            as_is.coupling.values, distance.class_matching.values, atol=1e-12
-        )
-
-
 @pytest.fixture(
     scope="module",
     params=[ad.JointVariableLabels(), ad.JointVariableLabels(laws="diagonal")],

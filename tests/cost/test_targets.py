@@ -122,12 +122,6 @@ def test_values_do_not_depend_on_units(unit, offset):
     assert there == pytest.approx(ad.otdd(a, b, solver=EXACT).value, rel=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("feature", [ad.SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
-def test_the_promises_of_a_cost(feature):
-    ad.testing.check_cost(ad.GroundCost(feature=feature, label=ad.TargetValues()), *pair())
-
-
 def test_gradients_in_targets_are_differences():
     a, b = pair()
     cost = ad.GroundCost(label=ad.TargetValues())

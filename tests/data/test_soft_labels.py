@@ -120,33 +120,13 @@ def test_tables_of_others(tmp_path):
     assert by_prefix.probabilities.tolist() == [[0.75, 0.25], [0.1, 0.9]]
     named = ad.datasets.load(f"{path}?probabilities=p_dog,p_cat&columns=kilos")
     assert named.labels == ["p_cat", "p_dog"] and named.classes == ("p_dog", "p_cat")
-    for asked, message in (
-        ("q_", "two or more columns"),
-        ("p_cat", "two or more"),
-        ("p_cat,p_cat", "two or more"),
-        ("p_cat,7", "got 7"),
-    ):
-        with pytest.raises(ad.InputError, match=message):
+    for asked in ("q_", "p_cat", "p_cat,p_cat", "p_cat,7"):
+        with pytest.raises(ad.InputError):
             ad.datasets.load(f"{path}?probabilities={asked}&label=kind")
-    path.write_text("kilos,p_cat,p_dog\n4,0.75,often\n")
-    with pytest.raises(ad.InputError, match="'often' in row 0, column 'p_dog'"):
-        ad.datasets.load(f"{path}?probabilities=p_")
-    path.write_text("kilos,p_cat,p_dog,label\n4,0.75,0.25,cow\n")
-    with pytest.raises(ad.InputError, match="'cow' with classes"):
-        ad.datasets.load(f"{path}?probabilities=p_")
-
-
-def test_archives_of_others(tmp_path):
-    path = tmp_path / "pets.npz"
-    np.savez(path, x=X, proba=P)
-    plain = ad.datasets.load(f"{path}?probabilities=proba")
-    assert plain.classes == (0, 1, 2) and torch.equal(plain.probabilities, P)
-    assert not ad.datasets.load(path).has_soft_labels
-    np.savez(path, x=X, probabilities=P[:2])
-    with pytest.raises(ad.InputError, match=r"must fit"):
-        ad.datasets.load(path)
-    with pytest.raises(ad.InputError, match="no array 'nothing'"):
-        ad.datasets.load(f"{path}?probabilities=nothing")
+    for row, word in (("4,0.75,often", "often"), ("4,0.75,0.25,cow", "cow")):
+        path.write_text(f"kilos,p_cat,p_dog{',label' * (word == 'cow')}\n{row}\n")
+        with pytest.raises(ad.InputError, match=word):
+            ad.datasets.load(f"{path}?probabilities=p_")
 
 
 def test_where_there_is_no_place_for_them(tmp_path):
@@ -179,29 +159,6 @@ def test_frames_and_torch_datasets():
         ad.LabeledDataset.from_torch(rows, classes=DATA.classes)
     back = ad.LabeledDataset.from_torch(rows, classes=DATA.classes, probabilities=True)
     assert torch.allclose(back.probabilities, P, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_pseudo_labels_keep_their_doubt():
-    draw = torch.Generator().manual_seed(0)
-    data = ad.datasets.gaussians(90, generator=draw)
-    found = ad.pseudo_labels(data, n_clusters=3, soft=True)
-    assert found.dataset.y.tolist() == found.codes.tolist()
-    assert torch.allclose(found.dataset.probabilities.sum(1), torch.ones(90).double())
-    assert not ad.pseudo_labels(data, n_clusters=3).dataset.has_soft_labels
-    named = ad.classes.name_clusters(found, data)
-    assert named.classes == data.classes and named.has_soft_labels
-    assert float((named.probabilities.gather(1, named.y[:, None]) >= 1 / 11).double().mean()) == 1
-    known = ad.LabeledDataset(
-        data.x, [name if row % 10 == 0 else None for row, name in enumerate(data.labels)]
-    )
-    filled = ad.fill_labels(known, soft=True)
-    assert np.allclose(filled.probabilities, ad.spread_labels(known), atol=1e-12)
-    assert filled.labels == ad.fill_labels(known).labels
-    with pytest.raises(ad.InputError, match="nearest"):
-        ad.fill_labels(known, "nearest", soft=True)
-    made = ad.apps.label(known)
-    assert np.allclose(made.soft().probabilities, made.probabilities)
 
 
 def test_the_density_of_a_class_is_that_of_its_likely_samples():

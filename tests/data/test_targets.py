@@ -1,6 +1,5 @@
 """Continuous targets in datasets, files, frames and torch's datasets."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -99,33 +98,6 @@ def test_references_name_targets(tmp_path):
         ad.datasets.load(path, target=["rooms", "label", "price"])
     with pytest.raises(ad.InputError, match="option of the dataset"):
         ad.datasets.load("digits", target="price")
-
-
-def test_arrays_of_others(tmp_path):
-    path = tmp_path / "data.npz"
-    np.savez(path, x=X.numpy(), y=Y.numpy(), names_of=[1])
-    data = ad.datasets.load(f"{path}?target=y")
-    assert torch.equal(data.targets[:, 0], Y)
-    np.savez(path, x_train=X.numpy(), y_train=Y.numpy(), x_test=X.numpy()[:2], y_test=Y.numpy()[:2])
-    assert len(ad.datasets.load(path, target="y", split="test").targets) == 2
-    assert len(ad.datasets.load(path, target="y", split="all").targets) == 8
-    np.savez(path, x=X.numpy(), y=Y.numpy()[:4])
-    with pytest.raises(ad.InputError, match="must fit"):
-        ad.datasets.load(path, target="y")
-    np.savez(path, x=X.numpy(), y=["a"] * 6)
-    with pytest.raises(ad.InputError, match="must be"):
-        ad.datasets.load(path, target="y")
-    np.savez(path, x=X.numpy(), z=Y.numpy())
-    assert torch.equal(ad.datasets.load(path, target="z").targets[:, 0], Y)
-    with pytest.raises(ad.InputError):
-        ad.datasets.load(path, target="nothing")
-
-
-def test_a_folder_of_images_has_no_place_for_targets(tmp_path):
-    data = ad.LabeledDataset(torch.rand(3, 4, 4), targets=[1.0, 2.0, 3.0])
-    with pytest.raises(ad.InputError, match="no place for targets|label"):
-        data.save(tmp_path / "folder")
-    assert not (tmp_path / "folder").exists()
 
 
 def test_frames_and_torch():

@@ -15,7 +15,6 @@ from covering import examples
 from hypothesis import given, strategies as st
 
 import advect as ad
-from advect._util.atomic import write_atomically
 from advect.flows.snapshots import CHECKPOINTS, load_snapshot
 from advect.io.logs import append_line, read_lines
 
@@ -85,11 +84,6 @@ def test_recorder_keeps_every_kth_and_the_last(every, n_steps, kept, tmp_path):
             assert frame.value == other.value == 56 - frame.index
             assert torch.equal(frame.dataset.x, other.dataset.x)
             assert frame.dataset.classes == ("a", "b")
-
-
-def test_recorder_keeps_the_last_frame_of_a_stopped_flow(tmp_path):
-    for recorder in (ad.Recorder(10), ad.Recorder(10, tmp_path)):
-        assert run(recorder, stop_at(3)).trajectory.indices == [0, 3]
 
 
 def test_recorder_overwrite(tmp_path):
@@ -176,12 +170,6 @@ def test_checkpoints_rotate_and_the_newest_wins(tmp_path):
     assert seen == [([0], 0), ([0], 0), ([0, 2], 2), ([0, 2], 2), ([2, 4], 4), ([2, 4], 4)]
     assert load_snapshot(tmp_path).index == 5  # the end
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(CHECKPOINTS)
-
-
-@pytest.mark.parametrize("ending", [stop_at(3), interrupt_at(3)])
-def test_checkpoint_at_the_end(ending, tmp_path):
-    run(ad.Checkpoint(tmp_path, every=100), ending, n_steps=9)
-    assert load_snapshot(tmp_path).index == 3
 
 
 def test_checkpoint_of_the_last_good_state(tmp_path):
@@ -421,23 +409,6 @@ def test_flow_refusals():
 
 
 # Storage
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def fail(*_):
-        raise OSError("no space left")
-
-    for name in ("replace", "fsync"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, fail)
-            with pytest.raises(OSError, match="no space"):
-                write_atomically(path, b"new")
-        assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_frame_that_fails_is_not_committed(tmp_path, monkeypatch):

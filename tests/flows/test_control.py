@@ -100,17 +100,6 @@ class TestGradients:
         exact = -gradient / rho.weights[:, None]
         assert (velocity - exact).norm() < 5e-3 * exact.norm()
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("through", [True, False])
-    def test_detached_is_not_the_gradient(self, through):
-        energy = ad.OTDD(self.target, solver=ad.Sinkhorn(0.1, tol=1e-11))
-        velocity = first_velocity(self.source, energy, ad.FeatureDriven(through_laws=through))["x"]
-        gradient = oracles.central_differences(
-            lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5
-        )
-        exact = -gradient / self.source.weights[:, None]
-        assert bool((velocity - exact).norm() < 1e-5 * exact.norm()) == through
-
 
 class TestBacktracking:
     def test_descends_where_fixed_steps_rise(self):
@@ -198,41 +187,6 @@ class TestBacktracking:
         result = ad.flow(SOURCE, ad.Potential(bowl), dynamics=Uphill(), n_steps=5)
         assert result.status == "stalled" and result.n_steps == 0 and "smaller" in result.message
         assert torch.equal(result.dataset.x, SOURCE.x)
-
-
-class TestEmbeddings:
-    """Through a network whose slopes are steep, a fixed step is far too long."""
-
-    @staticmethod
-    def network(seed=0, inner=24):
-        draws = torch.Generator().manual_seed(seed)
-        first, second = (
-            torch.randn(a, b, generator=draws, dtype=torch.float64)
-            for a, b in ((3, inner), (inner, 8))
-        )
-        return ad.Embedding(lambda x: torch.relu(x @ first + 1) @ second)
-
-    def flow(self, n_steps=6, solver=None, **options):
-        source, target = labeled([8, 8], 3, 1), labeled([7, 9], 3, 2)
-        source = source.to(dtype=torch.float64).replace(x=source.x.double() + 2)
-        cost = ad.GroundCost(feature=self.network())
-        energy = ad.OTDD(target.to(dtype=torch.float64), cost=cost, solver=solver)
-        return ad.flow(source, energy, n_steps=n_steps, **options)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("laws", [True, False])
-    @pytest.mark.parametrize(
-        "integrator",
-        [ad.Euler(0.2), ad.Heun(0.2), ad.Momentum(0.1), ad.Adam(0.5), ad.Adagrad(0.5)],
-        ids=lambda integrator: type(integrator).__name__,
-    )
-    def test_by_default_values_fall_and_nothing_explodes(self, integrator, laws):
-        dynamics = ad.FeatureDriven(through_laws=laws)
-        result = self.flow(integrator=integrator, dynamics=dynamics)
-        assert isinstance(result.control, ad.Backtracking)
-        assert rises(result.values, WIDE) == 0
-        assert result.values[-1] < 0.5 * result.values[0]
-        assert float(result.dataset.x.abs().max()) < 20
 
 
 class TestDefaults:

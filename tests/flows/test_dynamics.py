@@ -158,14 +158,6 @@ class TestLawVelocities:
         assert torch.equal(runs[0].dataset.x[5], x[5])
         assert (runs[0].dataset.x[:5] - x[:5]).abs().min() > 0
 
-    def test_fixed_labels_keep_labels(self):
-        source, target = labeled([6, 9], 2, 1), labeled([5, 5, 5], 2, 2, shift=3.0)
-        last = ad.flow(source, ad.OTDD(target), dynamics=ad.JointFixedLabels(), n_steps=5).dataset
-        assert torch.equal(last.y, source.y)
-        assert last.classes == source.classes
-        assert len(last.law) == 2
-        assert last.law_index is None
-
 
 class TestCarriedLaws:
     """Laws that a dataset carries are where laws start to move."""
@@ -230,29 +222,6 @@ class TestCarriedLaws:
             parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9
         )
         assert torch.equal(parts.y, whole.y)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("motion", [None, "diagonal", "bures", "factored"])
-    def test_fixed_labels_start_from_laws_of_particles_joined(self, motion):
-        """A flow from where a jd-vl flow ended: each class starts with the moments of the mixture
-        of its particles' laws.
-        """
-        options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2), "n_steps": 3}
-        ended = ad.flow(ad.LabeledDataset(self.x, self.y), ad.OTDD(self.target), **options).dataset
-        rho = ad.JointFixedLabels(motion).start(ended)
-        assert rho.law_index is None and len(rho.law) == len(ended.classes)
-        for code in range(len(ended.classes)):
-            own = ended.law.take((ended.y == code).nonzero()[:, 0])
-            middle = own.means.mean(dim=0)
-            spread = (own.means - middle).T @ (own.means - middle) / len(own)
-            wanted = own.covariances().mean(dim=0) + spread
-            wanted = torch.diag(wanted.diagonal()) if motion == "diagonal" else wanted
-            torch.testing.assert_close(rho.law.means[code], middle)
-            torch.testing.assert_close(rho.law.covariances()[code], wanted)
-        again = ad.flow(
-            ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(motion), n_steps=2
-        )
-        assert again.values[0] > 0
 
 
 class TestFeatureDriven:
@@ -380,24 +349,6 @@ class TestVariableLabels:
         assert set(alive.values()) == {30}
         assert torch.cdist(last.x, self.target_centres).min(dim=1).values.max() < 4
         assert result.values[-1] < 1e-3 * result.values[0]
-
-    @pytest.mark.slow
-    def test_four_classes_become_two(self):
-        """Classes that die keep their place and have no samples."""
-        source = self.around(self.target_centres, 15, ["a", "b", "c", "d"], 1)
-        target = self.around(
-            self.source_centres[:1].expand(2, 2) + torch.tensor([[0.0, 0.0], [30.0, 30.0]]),
-            30,
-            None,
-            21,
-        )
-        dynamics = ad.JointVariableLabels("dbscan?eps=3", laws="bures")
-        last = ad.flow(
-            source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30
-        ).dataset
-        assert last.classes[:4] == ("a", "b", "c", "d")
-        counts = sorted(last.counts.values())  # classes that were born on the way have died as well
-        assert counts == [0] * (len(counts) - 2) + [30, 30]
 
     def test_every(self):
         """With every=3 the labels are read off after moves 3, 6, 9, …"""

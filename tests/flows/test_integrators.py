@@ -126,22 +126,20 @@ class TestIntegrators:
             make(size)
 
     @pytest.mark.parametrize(
-        ("make", "options", "name"),
+        ("make", "name", "values"),
         [
-            (ad.Momentum, {"momentum": 1.0}, "momentum"),
-            (ad.Momentum, {"momentum": -0.1}, "momentum"),
-            (ad.Adam, {"beta1": 1.0}, "beta1"),
-            (ad.Adam, {"beta2": -0.1}, "beta2"),
-            (ad.Adam, {"beta2": math.nan}, "beta2"),
-            (ad.Adam, {"floor": 0.0}, "floor"),
-            (ad.Adagrad, {"floor": 0.0}, "floor"),
-            (ad.EulerMaruyama, {"temperature": -1.0}, "temperature"),
-            (ad.EulerMaruyama, {"temperature": "hot"}, "temperature"),
-            (ad.Decay, {"first": 0.0, "half_life": 1}, "first"),
-            (ad.Decay, {"first": 0.1, "half_life": 0}, "half_life"),
-            (ad.Decay, {"first": 0.1, "half_life": 1, "last": -1}, "last"),
+            (ad.Momentum, "momentum", (1.0, -0.1)),
+            (ad.Adam, "beta1", (1.0,)),
+            (ad.Adam, "beta2", (-0.1, math.nan)),
+            (ad.Adam, "floor", (0.0,)),
+            (ad.Adagrad, "floor", (0.0,)),
+            (ad.EulerMaruyama, "temperature", (-1.0, "hot")),
+            (lambda first: ad.Decay(first, 1), "first", (0.0,)),
+            (lambda half_life: ad.Decay(0.1, half_life), "half_life", (0,)),
+            (lambda last: ad.Decay(0.1, 1, last), "last", (-1,)),
         ],
     )
-    def test_bad_options(self, make, options, name):
-        with pytest.raises(ad.InputError, match=name):
-            make(**options)
+    def test_bad_options(self, make, name, values):
+        for value in values:
+            with pytest.raises(ad.InputError, match=name):
+                make(**{name: value})

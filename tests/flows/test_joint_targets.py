@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import advect as ad
 
@@ -44,22 +43,6 @@ def test_units_of_targets_do_not_change_a_flow():
     assert torch.allclose(ends[1], ends[3], atol=1e-6)
 
 
-@pytest.mark.slow
-def test_targets_under_a_monotone_map_are_carried_onto_each_other():
-    """Both tables, (x, y) and (x', exp y'): features and targets arrive, the relation with them."""
-    a, b = table(80, 0), table(80, 1, shift=2.0, aim=lambda y: (y / 2).exp())
-    result = ad.flow(
-        a, ad.OTDD(b), dynamics=ad.JointTargets(), integrator=ad.Euler(0.3), n_steps=25
-    )
-    assert result.values[-1] < 0.01 * result.values[0]
-    plan = ad.otdd(result.dataset, b, solver=EXACT)
-    assert plan.value < 0.15 * ad.otdd(a, b, solver=EXACT).value
-    spread = float(b.targets.std())
-    for share in (0.1, 0.5, 0.9):
-        there, here = (d.targets.quantile(share) for d in (b, result.dataset))
-        assert abs(float(there - here)) < 0.1 * spread
-
-
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 @pytest.mark.parametrize("dynamics", [ad.FeatureDriven(), ad.JointTargets()], ids=repr)
 def test_every_integrator_goes_down(integrator, dynamics):
@@ -83,15 +66,6 @@ def test_a_flow_that_is_resumed_is_the_same_to_the_bit(tmp_path, dynamics):
     assert torch.equal(whole.dataset.targets, again.dataset.targets)
     frames = ad.Trajectory.open(tmp_path)
     assert torch.equal(frames[-1].dataset.targets, whole.dataset.targets)
-
-
-def test_what_a_checkpoint_holds(tmp_path):
-    a, b = table(8, 0), table(8, 1, 1.0)
-    ad.flow(
-        a, ad.OTDD(b), n_steps=1, dynamics=ad.JointTargets(), callbacks=[ad.Checkpoint(tmp_path)]
-    )
-    held = load_file(next(tmp_path.glob("*.safetensors")))
-    assert {"dataset.targets", "dataset.target_unit", "functional.values_scale"} <= set(held)
 
 
 def test_solvers_blocks_and_parts():

@@ -192,25 +192,6 @@ def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
 
 
-@pytest.mark.slow
-def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
-    source, target = pair()
-    source = ad.LabeledDataset(source.x, ["only"] * len(source))
-    dynamics = ad.JointVariableLabels("kmeans?n_clusters=3", laws="diagonal")
-    whole = crash_and_resume(
-        Setting(source, target, dynamics=dynamics, integrator=ad.Euler(0.3)), tmp_path
-    )
-    assert whole.dataset.classes[0] == "only" and len(whole.dataset.classes) > 1
-
-
-def test_noise_goes_on_where_it_was():
-    """The test above would not see a generator that starts over if there were no noise to begin with."""
-    case = setting("fd", "maruyama")
-    options = {"integrator": case.integrator, "generator": torch.Generator().manual_seed(4)}
-    other = ad.flow(case.source, ad.OTDD(case.target), n_steps=3, **options)
-    assert not torch.equal(case.run(n_steps=3).dataset.x, other.dataset.x)
-
-
 def test_resume_from_a_file_of_the_middle(tmp_path, unsynced):
     case = setting()
     whole = case.run([ad.Checkpoint(tmp_path, every=6)])
@@ -239,15 +220,6 @@ def test_the_file_that_a_flow_came_from_is_not_the_first_to_go(damaged, tmp_path
     assert left == ([4, 3] if damaged else [4, 5])
 
 
-@pytest.mark.slow
-def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
-    case = setting()
-    case.run([ad.Checkpoint(tmp_path, every=1)])
-    case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=0)
-    assert load_snapshot(tmp_path).index == 0
-    assert sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
-
-
 def test_interrupt_while_evaluating(tmp_path, unsynced):
     """Ctrl-C in the middle of a step: the state of the step before is what is kept."""
 
@@ -266,14 +238,6 @@ def test_interrupt_while_evaluating(tmp_path, unsynced):
     assert first.status == "interrupted" and first.n_steps == 2 and len(first.values) == 3
     resumed = case.run(resume=tmp_path)
     same_result(case.run(), resumed)
-
-
-def test_resume_needs_enough_steps(tmp_path):
-    case = setting()
-    case.run([ad.Checkpoint(tmp_path)], n_steps=4)
-    with pytest.raises(ad.InputError, match="checkpoint is at step 4.*n_steps=3"):
-        case.run(n_steps=3, resume=tmp_path)
-    assert case.run(n_steps=4, resume=tmp_path).n_steps == 4
 
 
 DAMAGE = {

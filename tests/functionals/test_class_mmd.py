@@ -136,31 +136,21 @@ class TestValue:
             ]
             assert found[0] == pytest.approx(found[1], abs=1e-12)
 
-    @pytest.mark.slow
-    def test_symmetric_with_a_triangle(self):
-        (a, b), c = pair(), labeled([7, 7, 2, 4], 3, 5, shift=-1.0)
-        for kernel in KERNELS:
-
-            def of(one, other, kernel=kernel):
-                return ad.class_mmd(
-                    one, other, 9, kernel=kernel, bandwidth=2.0, generator=generator()
-                ).value
-
-            assert of(a, b) == pytest.approx(of(b, a), rel=1e-12)
-            assert of(a, c) <= of(a, b) + of(b, c)
-
-    @pytest.mark.slow
     @pytest.mark.parametrize("kernel", KERNELS)
-    def test_lengths_times_a_number(self, kernel):
-        a, b = pair()
+    def test_symmetry_triangle_and_scale(self, kernel):
+        (a, b), c = pair(), labeled([7, 7, 2, 4], 3, 5, shift=-1.0)
+        options = {"kernel": kernel, "bandwidth": 2.0}
+        ab, ba, ac, bc = (
+            ad.class_mmd(*each, 9, **options, generator=generator()).value
+            for each in ((a, b), (b, a), (a, c), (b, c))
+        )
+        assert ab == pytest.approx(ba, rel=1e-12) and ac <= ab + bc
         once = ad.class_mmd(a, b, 9, kernel=kernel)
-        for factor in (1e-8, 3.0, 1e8):
-            scaled = [data.replace(x=factor * data.x) for data in (a, b)]
-            found = ad.class_mmd(*scaled, 9, kernel=kernel)
+        for factor in (1e-8, 1e8):
+            found = ad.class_mmd(*(z.replace(x=factor * z.x) for z in (a, b)), 9, kernel=kernel)
             assert found.energy == pytest.approx(factor * once.energy, rel=1e-9)
-            assert math.isnan(once.bandwidth) or found.bandwidth == pytest.approx(
-                factor * once.bandwidth
-            )
+            width = factor * once.bandwidth
+            assert found.bandwidth == pytest.approx(width, nan_ok=True)
 
     def test_offsets_and_rotations(self):
         a, b = pair()
@@ -284,17 +274,6 @@ class TestFlow:
         assert torch.equal(result.dataset.y, source.y)
         assert result.values[-1] < 0.03 * result.values[0]
         assert set(ad.ClassMatching.between(result.dataset, target).hard.values()) == {0, 1}
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("kernel", ["riesz", "gaussian"])
-    def test_resumes_bit_for_bit(self, kernel, tmp_path):
-        source, target = pair()
-        energy = ad.ClassMMD(target, 5, kernel=kernel) + 0.1 * ad.Potential(ad.norm())
-        whole = ad.flow(source, energy, n_steps=4, integrator=self.steps)
-        callbacks = [ad.Checkpoint(tmp_path / "run", every=1)]
-        ad.flow(source, energy, n_steps=2, integrator=self.steps, callbacks=callbacks)
-        again = ad.flow(source, energy, n_steps=4, integrator=self.steps, resume=tmp_path / "run")
-        assert torch.equal(again.dataset.x, whole.dataset.x) and again.values == whole.values
 
     def test_the_width_is_that_of_the_start(self):
         source, target = pair()

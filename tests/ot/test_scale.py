@@ -162,33 +162,13 @@ class TestDistance:
             assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
 
 
-class TestFlow:
-    def run(self, limit, dynamics):
-        source = labeled(150, 0, dtype=torch.float64)
-        target = labeled(140, 1, shift=2.0, dtype=torch.float64)
-        solver = ad.Sinkhorn(epsilon=2.0, tol=1e-9)
-        energy = ad.OTDD(target, solver=solver, memory_limit=limit)
-        return ad.flow(source, energy, dynamics=dynamics, integrator=ad.Euler(0.3), n_steps=2)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("limit", [2**17, 2**19])
-    @pytest.mark.parametrize(
-        "dynamics",
-        [ad.FeatureDriven(), ad.FeatureDriven(through_laws=True), ad.JointFixedLabels()],
-        ids=repr,
-    )
-    def test_as_dense(self, dynamics, limit):
-        dense, bounded = self.run(None, dynamics), self.run(limit, dynamics)
-        assert bounded.values == pytest.approx(dense.values, rel=1e-7)
-        torch.testing.assert_close(bounded.dataset.x, dense.dataset.x, atol=1e-6, rtol=0)
-
-    @pytest.mark.slow
-    def test_no_matrix_is_made_in_a_step(self):
-        source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
-        energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
-        with Largest() as seen:
-            step = next(iter(ad.iterate(source, energy)))
-        assert step.value > 0 and seen.entries < 400 * 350 / 4
+@pytest.mark.slow
+def test_no_matrix_is_made_in_a_step():
+    source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
+    energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
+    with Largest() as seen:
+        step = next(iter(ad.iterate(source, energy)))
+    assert step.value > 0 and seen.entries < 400 * 350 / 4
 
 
 class TestMiniBatch:

@@ -209,21 +209,6 @@ class TestFlows:
         gap = abs(value - true_energy(a, b, state["epsilon"].item()))
         assert gap <= state["error"].item() < 0.02 * value
 
-    @pytest.mark.slow
-    def test_float64_takes_over_near_the_target_and_is_remembered(self):
-        a, _ = clouds()
-        near = a.replace(
-            x=a.x + 1e-4 * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1))
-        )
-        energy = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
-        terms, state = energy.terms(near, {})
-        assert terms["OTDD"].item() == pytest.approx(
-            true_energy(near, a, state["epsilon"].item()), rel=0.05
-        )  # once: noise
-        again = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
-        values = [each.terms(near, state)[0]["OTDD"].item() for each in (again, energy)]
-        assert bool(state["wide"]) and values[0] == values[1]
-
 
 class TestMisuse:
     @pytest.mark.parametrize("epsilon", [1e-300, ad.Relative(1e-300)])
