@@ -32,7 +32,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("ot", "cost", "transport", "functionals", "flows", "data/laws", "maps")
-NEAR = ("ot", "cost", "transport", "functionals", "flows", "data", "maps", "conformance", "attack")
+NEAR = ("ot", "cost", "transport", "functionals", "flows", "maps", "conformance", "attack")
+NEAR_FILES = ("test_gaussians.py", "test_few_samples.py", "test_soft_labels.py")  # of tests/data
 LEFT_OUT = (".venv", ".git", "out", "__pycache__", ".hypothesis", ".ruff_cache", "node_modules")
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.MatMult: ast.Mult,
@@ -234,17 +235,15 @@ def trace(targets: list[str], folder: Path) -> None:
 
 
 def near() -> list[str]:
-    return [f"tests/{room}" for room in NEAR] + [f"src/advect/{room}" for room in ROOMS]
+    tests = [f"tests/{room}" for room in NEAR] + [f"tests/data/{name}" for name in NEAR_FILES]
+    return tests + [f"src/advect/{room}" for room in ROOMS]
 
 
 def others() -> list[str]:
-    rooms = sorted(
-        path.relative_to(ROOT).as_posix()
-        for folder in ("tests", "src/advect")
-        for path in (ROOT / folder).iterdir()
-        if path.is_dir() or path.name.startswith("test_")
-    )
-    return [name for name in rooms if name not in near() and "__pycache__" not in name]
+    """All other files with tests or examples."""
+    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "src").rglob("*.py")]
+    names = sorted(path.relative_to(ROOT).as_posix() for path in files)
+    return [name for name in names if not name.startswith(tuple(near()))]
 
 
 def traced(folder: Path) -> list[dict]:
