@@ -8,6 +8,7 @@ works on copies of the tree. First it runs the default suite once, unchanged, an
 test takes and which functions of the package it enters. A mutant then meets only tests that enter its
 function, the fastest first: those of the numerical rooms (stage "room"), and if it survives these, the
 others (stage "suite"). A run that takes too long counts as killed. Every verdict is written at once.
+With --untraced the first run is left out, and whole files run instead.
 """
 
 from __future__ import annotations
@@ -25,15 +26,23 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("ot", "cost", "transport", "functionals", "flows", "data/laws", "maps")
-NEAR = ("ot", "cost", "transport", "functionals", "flows", "maps", "conformance", "attack")
-NEAR_FILES = ("test_gaussians.py", "test_few_samples.py", "test_soft_labels.py")  # of tests/data
+FIRST = {  # tests of a room, the fastest oracles first
+    "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack",
+    "cost": "cost/test_cost cost/test_targets cost/test_soft_labels cost/test_names cost transport",
+    "transport": "transport/test_transport transport/test_notes transport/test_variation transport",
+    "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
+    "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
+    "data/laws": "data/test_gaussians data/test_few_samples cost/test_sample_products cost conformance",
+    "maps": "maps/test_pair_sampler maps conformance/test_members",
+}
+ROOMS = tuple(FIRST)
 LEFT_OUT = (".venv", ".git", "out", "__pycache__", ".hypothesis", ".ruff_cache", "node_modules")
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.MatMult: ast.Mult,
@@ -234,16 +243,25 @@ def trace(targets: list[str], folder: Path) -> None:
     (folder / "done").touch()
 
 
-def near() -> list[str]:
-    tests = [f"tests/{room}" for room in NEAR] + [f"tests/data/{name}" for name in NEAR_FILES]
-    return tests + [f"src/advect/{room}" for room in ROOMS]
+def files_in(*names: str) -> list[str]:
+    """Files with tests or examples, in the order in which they or their folders are named."""
+    found = []
+    for name in names:
+        path = ROOT / name
+        inner = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
+        files = sorted(file.relative_to(ROOT).as_posix() for file in inner)
+        found += [file for file in files if file.startswith("src") or "/test_" in file]
+    return list(dict.fromkeys(found))
 
 
-def others() -> list[str]:
-    """All other files with tests or examples."""
-    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "src").rglob("*.py")]
-    names = sorted(path.relative_to(ROOT).as_posix() for path in files)
-    return [name for name in names if not name.startswith(tuple(near()))]
+def near(rooms: Iterable[str] = ROOMS) -> list[str]:
+    """The tests of rooms, and the examples of their docstrings."""
+    tests = [f"tests/{name}" for room in rooms for name in FIRST[room].split()]
+    return files_in(*tests, *(f"src/advect/{room}" for room in rooms))
+
+
+def room_of(mutant: dict) -> str:
+    return next(room for room in ROOMS if mutant["file"].startswith(f"src/advect/{room}/"))
 
 
 def traced(folder: Path) -> list[dict]:
@@ -263,6 +281,13 @@ def entering(mutant: dict, tests: list[dict]) -> list[dict]:
     if line != "0":
         return [test for test in tests if mutant["function"] in test["functions"]]
     return [test for test in tests if any(f.startswith(f"{file}:") for f in test["functions"])]
+
+
+def whole_files(mutant: dict, stage: str) -> list[dict]:
+    """The files of a stage, where tests were not traced."""
+    room = near([room_of(mutant)])
+    rest = [file for file in files_in("tests", "src") if file not in room]
+    return [{"test": file, "seconds": 30.0} for file in (room if stage == "room" else rest)]
 
 
 # Verdicts
@@ -294,7 +319,7 @@ LATE = 3600  # seconds for one run of tests, however busy the machine is
 class Runner:
     """A process that has imported what tests need, but not the package; each run is a fork of it."""
 
-    def __init__(self, tests: list[dict]) -> None:
+    def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.tree = copy_tree(self.folder.name)
         variables = os.environ | {"PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -303,7 +328,7 @@ class Runner:
         self.process = subprocess.Popen(
             command, env=variables, cwd=self.tree, stdin=pipe, stdout=pipe, text=True
         )
-        if self.killed(tests[:40]):
+        if self.killed([{"test": "tests/ot/test_ot.py", "seconds": 60.0}]):
             raise SystemExit("tests fail on a tree that was not changed")
 
     def killed(self, tests: list[dict]) -> str:
@@ -331,7 +356,7 @@ class Runner:
             for stage, tests in stages.items():
                 if stage in verdict["survived"]:
                     continue
-                chosen = entering(mutant, tests)
+                chosen = entering(mutant, tests) if tests else whole_files(mutant, stage)
                 verdict["tests"] += len(chosen)
                 quick = [test for test in chosen if test["seconds"] < 0.5][:60]
                 rest = [test for test in chosen if test not in quick]
@@ -356,13 +381,17 @@ def main() -> None:
         "--map", type=Path, default=ROOT / "out/mutants", help="where tests are traced"
     )
     parser.add_argument("--stages", default="room,suite", help="room alone is a first look")
+    parser.add_argument(
+        "--untraced", action="store_true", help="run whole files, in the order of FIRST"
+    )
     options = parser.parse_args()
     chosen = mutants(options.count, options.seed)
     stages = {}
     for stage in options.stages.split(","):
-        if not (options.map / stage / "done").exists():
-            trace(near() if stage == "room" else others(), options.map / stage)
-        stages[stage] = traced(options.map / stage)
+        if not options.untraced and not (options.map / stage / "done").exists():
+            rest = [file for file in files_in("tests", "src") if file not in near()]
+            trace(near() if stage == "room" else rest, options.map / stage)
+        stages[stage] = [] if options.untraced else traced(options.map / stage)
     stored = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
     known = {(each["file"], each["line"], each["before"], each["after"]): each for each in stored}
     lock, runners, verdicts = threading.Lock(), threading.local(), {}
@@ -387,7 +416,7 @@ def main() -> None:
         verdict = known.get(key, {"killed": False, "survived": []})
         if not verdict["killed"] and not set(stages) <= set(verdict["survived"]):
             if not hasattr(runners, "own"):
-                runners.own = Runner(next(iter(stages.values())))
+                runners.own = Runner()
             verdict = runners.own.judge(mutant, stages, verdict)
         with lock:
             verdicts[k] = verdict
