@@ -3,36 +3,34 @@
     python benchmarks/mutants.py                      # 60 mutants, seed 0, resumed where it stopped
     python benchmarks/mutants.py --count 10 --seed 1 --out out/mutants.json
 
-A mutant is the package with one operator, comparison, constant, sign or condition changed. The script
-works on copies of the tree. First it runs the default suite once, unchanged, and records how long each
-test takes and which functions of the package it enters. A mutant then meets only tests that enter its
-function, the fastest first: those of the numerical rooms (stage "room"), and if it survives these, the
-others (stage "suite"). A run that takes too long counts as killed. Every verdict is written at once.
-With --untraced the first run is left out, and whole files run instead.
+A mutant is the package with one operator, comparison, constant, sign or condition changed. No file is
+changed: pytest collects the tests once, and for each mutant a fork of that process gets the code of the
+changed function and runs tests until one fails. The tests of the mutant's room run first, the fastest
+oracles before the others (stage "room"); mutants that survive them meet the rest of the default suite
+(stage "suite"). A run that exceeds its processor time counts as killed. Every verdict is written at once.
+Tests that start other processes see the package unchanged.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import json
 import os
 import random
-import shutil
-import signal
-import subprocess
+import resource
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 FIRST = {  # tests of a room, the fastest oracles first
     "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack",
     "cost": "cost/test_cost cost/test_targets cost/test_soft_labels cost/test_names cost transport",
@@ -43,7 +41,6 @@ FIRST = {  # tests of a room, the fastest oracles first
     "maps": "maps/test_pair_sampler maps conformance/test_members",
 }
 ROOMS = tuple(FIRST)
-LEFT_OUT = (".venv", ".git", "out", "__pycache__", ".hypothesis", ".ruff_cache", "node_modules")
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.MatMult: ast.Mult,
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -132,16 +129,22 @@ def changed(node: ast.expr | ast.AugAssign) -> str:
     return ast.unparse(node) if isinstance(node, ast.AugAssign) else f"({ast.unparse(node)})"
 
 
-def function_of(tree: ast.Module, node: ast.AST) -> int:
-    """The first line of the innermost function whose body holds a node; 0 if there is none."""
-    line = 0
-    for outer in ast.walk(tree):
-        if isinstance(outer, ast.FunctionDef) and any(
-            node is inner for part in outer.body for inner in ast.walk(part)
-        ):
-            first = min([outer.lineno, *(part.lineno for part in outer.decorator_list)])
-            line = max(line, first)
-    return line
+def function_of(tree: ast.Module, node: ast.AST) -> str:
+    """The qualified name of the outermost function whose body holds a node; "" if there is none."""
+
+    def search(body: list[ast.stmt], prefix: str) -> str:
+        for part in body:
+            if isinstance(part, ast.ClassDef):
+                found = search(part.body, f"{prefix}{part.name}.")
+                if found:
+                    return found
+            elif isinstance(part, ast.FunctionDef) and any(
+                node is inner for line in part.body for inner in ast.walk(line)
+            ):
+                return f"{prefix}{part.name}"
+        return ""
+
+    return search(tree.body, "")
 
 
 def mutants(count: int, seed: int) -> list[dict]:
@@ -164,83 +167,13 @@ def mutants(count: int, seed: int) -> list[dict]:
         name = path.relative_to(ROOT).as_posix()
         made.append(
             {"file": name, "line": node.lineno, "before": before, "after": after}
-            | {"function": f"{name}:{function}", "source": source.decode()}
+            | {"function": function, "source": source.decode()}
         )
     return made
 
 
-# Which tests enter which functions: a plugin of pytest, in each worker
+# Tests
 # ----------------------------------------------------------------------------------------------------
-
-
-class Tracer:
-    """Writes a line for each test: its seconds, whether it passed, and the functions that it enters."""
-
-    def __init__(self, folder: str, root: str) -> None:
-        self.out = Path(folder, f"{os.getpid()}.jsonl")
-        self.source, self.root = f"{root}/src/advect/", f"{root}/"
-        self.entered: set[str] = set()
-        self.loaded: dict[str, set[str]] = defaultdict(set)
-        self.failed = False
-
-    def call(self, frame, event, argument):
-        name = frame.f_code.co_filename
-        if name.startswith(self.source):
-            self.entered.add(f"{name.removeprefix(self.root)}:{frame.f_code.co_firstlineno}")
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector):
-        self.entered = set()
-        sys.settrace(self.call)
-        report = yield
-        sys.settrace(None)
-        self.loaded[collector.nodeid.split("::")[0]] |= self.entered
-        return report
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item):
-        self.entered, self.failed, began = set(), False, time.process_time()
-        sys.settrace(self.call)
-        done = yield
-        sys.settrace(None)
-        record = {"test": item.nodeid, "seconds": round(time.process_time() - began, 3)}
-        record["passed"] = not self.failed
-        functions = self.entered | self.loaded[item.nodeid.split("::")[0]]
-        with self.out.open("a") as file:
-            print(json.dumps(record | {"functions": sorted(functions)}), file=file)
-        return done
-
-    def pytest_runtest_logreport(self, report):
-        self.failed |= report.failed
-
-
-def pytest_configure(config) -> None:
-    folder = os.environ.get("MUTANTS_MAP")
-    if folder and not config.pluginmanager.has_plugin("tracer"):
-        config.pluginmanager.register(Tracer(folder, os.getcwd()), "tracer")
-
-
-def copy_tree(folder: str | Path) -> Path:
-    tree = Path(folder, "tree")
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    return tree
-
-
-def trace(targets: list[str], folder: Path) -> None:
-    """Run tests unchanged, in a copy, and write what they enter to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as room:
-        tree = copy_tree(room)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mutants"]
-        variables = {"PYTHONPATH": f"{tree / 'src'}:{tree / 'benchmarks'}"}
-        variables |= {"MUTANTS_MAP": str(folder.resolve())}
-        found = [name for name in targets if (tree / name).exists()]
-        done = subprocess.run(
-            [*command, "-n", "2", *found], cwd=tree, env=os.environ | variables, check=False
-        )
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"the tests could not be run (exit code {done.returncode})")
-    (folder / "done").touch()
 
 
 def files_in(*names: str) -> list[str]:
@@ -254,121 +187,146 @@ def files_in(*names: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def every_file() -> list[str]:
+    """All files with tests or examples."""
+    return files_in("tests", "src")
+
+
 def near(rooms: Iterable[str] = ROOMS) -> list[str]:
-    """The tests of rooms, and the examples of their docstrings."""
-    tests = [f"tests/{name}" for room in rooms for name in FIRST[room].split()]
-    return files_in(*tests, *(f"src/advect/{room}" for room in rooms))
+    """The tests of rooms."""
+    return files_in(*(f"tests/{name}" for room in rooms for name in FIRST[room].split()))
 
 
 def room_of(mutant: dict) -> str:
     return next(room for room in ROOMS if mutant["file"].startswith(f"src/advect/{room}/"))
 
 
-def traced(folder: Path) -> list[dict]:
-    """The tests of a stage that pass on the unchanged tree, the fastest first."""
-    records = {}
-    for path in folder.glob("*.jsonl"):
-        for line in path.read_text().splitlines():
-            record = json.loads(line)
-            records[record["test"]] = record | {"functions": set(record["functions"])}
-    kept = [each for each in records.values() if each["passed"] and "0x" not in each["test"]]
-    return sorted(kept, key=lambda record: record["seconds"])
-
-
-def entering(mutant: dict, tests: list[dict]) -> list[dict]:
-    """Tests that enter the function of a mutant; its file, for one outside of functions."""
-    file, _, line = mutant["function"].rpartition(":")
-    if line != "0":
-        return [test for test in tests if mutant["function"] in test["functions"]]
-    return [test for test in tests if any(f.startswith(f"{file}:") for f in test["functions"])]
-
-
-def whole_files(mutant: dict, stage: str) -> list[dict]:
-    """The files of a stage, where tests were not traced."""
-    room = near([room_of(mutant)])
-    rest = [file for file in files_in("tests", "src") if file not in room]
-    return [{"test": file, "seconds": 30.0} for file in (room if stage == "room" else rest)]
-
-
 # Verdicts
 # ----------------------------------------------------------------------------------------------------
 
-RUNNER = """
-import os, resource, sys
-os.environ |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
-import geomloss, hypothesis, matplotlib, numpy, ot, pandas, pytest, scipy.stats, sklearn.cluster, torch
-torch.set_num_threads(1)
-for line in sys.stdin:
-    tree, listed, seconds = line.split()
-    pid = os.fork()
-    if pid == 0:
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
-        os.chdir(tree)
-        sys.path[:0] = [f"{tree}/src"]
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1), os.dup2(quiet, 2)
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        os._exit(int(pytest.main([*options, f"@{listed}"])))
-    print(pid, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-LATE = 3600  # seconds for one run of tests, however busy the machine is
+
+def codes(code: CodeType) -> Iterable[CodeType]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from codes(part)
 
 
-class Runner:
-    """A process that has imported what tests need, but not the package; each run is a fork of it."""
+def inject(mutant: dict) -> None:
+    """Give the functions of this process the code of a mutant."""
+    path = str(ROOT / mutant["file"])
+    module = compile(mutant["source"], path, "exec")
+    (code,) = [each for each in codes(module) if each.co_qualname == mutant["function"]][:1]
+    functions = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, FunctionType)
+        and each.__code__.co_filename == path
+        and each.__code__.co_qualname == mutant["function"]
+    ]
+    assert functions, "the function is not there"
+    for each in functions:
+        each.__code__ = code
 
-    def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.tree = copy_tree(self.folder.name)
-        variables = os.environ | {"PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-c", RUNNER]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            command, env=variables, cwd=self.tree, stdin=pipe, stdout=pipe, text=True
-        )
-        if self.killed([{"test": "tests/ot/test_ot.py", "seconds": 60.0}]):
-            raise SystemExit("tests fail on a tree that was not changed")
 
-    def killed(self, tests: list[dict]) -> str:
-        """What kills a mutant in the tree: "a failure", "the time limit", or "" if nothing does."""
-        assert self.process.stdin and self.process.stdout
-        listed = Path(self.folder.name, "tests.txt")
-        listed.write_text("\n".join(test["test"] for test in tests))
-        seconds = 60 + 5 * round(sum(test["seconds"] for test in tests))  # of the processor
-        print(self.tree, listed, seconds, file=self.process.stdin, flush=True)
-        pid = int(self.process.stdout.readline())
-        limit = threading.Timer(LATE, os.killpg, (pid, signal.SIGKILL))
-        limit.start()
-        code = int(self.process.stdout.readline())
-        limit.cancel()
-        return "" if code == 0 else "a failure" if code > 0 else "the time limit"
+class Judge:
+    """A plugin of pytest: instead of the tests, mutants are run."""
 
-    def judge(self, mutant: dict, stages: dict[str, list[dict]], known: dict) -> dict:
-        """Run the tests that may see a mutant, of stages that it has not survived before."""
-        path = self.tree / mutant["file"]
-        original, began = path.read_text(), time.monotonic()
-        verdict = {"killed": False, "stage": None, "by": None, "tests": known.get("tests", 0)}
-        verdict["survived"] = known.get("survived", [])
-        path.write_text(mutant["source"])
-        try:
-            for stage, tests in stages.items():
-                if stage in verdict["survived"]:
-                    continue
-                chosen = entering(mutant, tests) if tests else whole_files(mutant, stage)
-                verdict["tests"] += len(chosen)
-                quick = [test for test in chosen if test["seconds"] < 0.5][:60]
-                rest = [test for test in chosen if test not in quick]
-                by = next(filter(None, (self.killed(part) for part in (quick, rest) if part)), "")
-                if by:
-                    verdict |= {"killed": True, "stage": stage, "by": by}
-                    break
-                verdict["survived"] = [*verdict["survived"], stage]
-        finally:
-            path.write_text(original)
-        shown = {name: value for name, value in mutant.items() if name != "source"}
-        return shown | verdict | {"seconds": round(time.monotonic() - began, 1)}
+    def __init__(self, stage: str, chosen: list[dict], verdicts: dict, options) -> None:
+        self.stage, self.options = stage, options
+        self.chosen, self.verdicts = chosen, verdicts
+
+    def pytest_runtestloop(self, session) -> bool:
+        by_file = defaultdict(list)
+        for item in session.items:
+            by_file[item.nodeid.split("::")[0]].append(item)
+        waiting = [k for k, verdict in self.verdicts.items() if self.undecided(verdict)]
+        running: dict[int, tuple[int, float, str]] = {}
+        if self.run(session, session.items[:20], None, os.devnull) != 0:
+            raise SystemExit("tests fail without a mutant")
+        while waiting or running:
+            while waiting and len(running) < self.options.jobs:
+                k = waiting.pop(0)
+                items = [item for file in self.files(k) for item in by_file[file]]
+                told = tempfile.mkstemp()[1]
+                running[self.start(session, items, self.chosen[k], told)] = (
+                    k,
+                    time.monotonic(),
+                    told,
+                )
+            pid, status = os.wait()
+            k, began, told = running.pop(pid)
+            self.note(k, os.waitstatus_to_exitcode(status), time.monotonic() - began, told)
+        return True
+
+    def undecided(self, verdict: dict) -> bool:
+        return not verdict["killed"] and self.stage not in verdict["survived"]
+
+    def files(self, k: int) -> list[str]:
+        room = near([room_of(self.chosen[k])])
+        return room if self.stage == "room" else [f for f in every_file() if f not in room]
+
+    def start(self, session, items: list, mutant: dict | None, told: str) -> int:
+        pid = os.fork()
+        if pid == 0:
+            code = 2
+            try:
+                quiet = os.open(os.devnull, os.O_WRONLY)
+                for stream in (1, 2):
+                    os.dup2(quiet, stream)
+                seconds = self.options.seconds
+                resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+                code = self.failed(session, items, mutant, told)
+            finally:
+                os._exit(code)
+        return pid
+
+    def run(self, session, items: list, mutant: dict | None, told: str) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.start(session, items, mutant, told), 0)[1])
+
+    @staticmethod
+    def failed(session, items: list, mutant: dict | None, told: str) -> int:
+        """1 if a test fails, whose name is written to a file, and 0 if none does."""
+        if mutant is not None:
+            inject(mutant)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.testsfailed:
+                Path(told).write_text(item.nodeid)
+                return 1
+        return 0
+
+    def note(self, k: int, code: int, seconds: float, told: str) -> None:
+        verdict, by = self.verdicts[k], Path(told).read_text()
+        Path(told).unlink()
+        if code == 0:
+            verdict["survived"].append(self.stage)
+        elif code == 2:
+            verdict["by"] = "not run"
+        else:
+            by = by or "the time limit"
+            verdict |= {"killed": True, "stage": self.stage, "by": by}
+        verdict["seconds"] = round(seconds, 1)
+        self.verdicts[k] = verdict
+        word = f"killed by {by}" if verdict["killed"] else "SURVIVED" if code == 0 else "NOT RUN"
+        change = " ".join(f"{verdict['before']}  →  {verdict['after']}".split())
+        print(f"{verdict['file']}:{verdict['line']}  {change}: {word}", flush=True)
+        write(self.options, self.verdicts)
+
+
+def write(options, verdicts: dict[int, dict]) -> None:
+    done = [each for each in verdicts.values() if each["killed"] or each["survived"]]
+    killed = sum(each["killed"] for each in done)
+    report = {"seed": options.seed, "count": options.count, "run": len(done), "killed": killed}
+    report["survivors"] = [
+        f"{each['file']}:{each['line']}  {each['before']}  →  {each['after']}"
+        for each in done
+        if not each["killed"]
+    ]
+    text = json.dumps(report | {"mutants": done}, indent=1, ensure_ascii=False) + "\n"
+    part = options.out.with_suffix(".part")
+    part.write_text(text)
+    part.replace(options.out)
 
 
 def main() -> None:
@@ -376,60 +334,36 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=int, default=600, help="processor time for a mutant")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/mutants.json")
-    parser.add_argument(
-        "--map", type=Path, default=ROOT / "out/mutants", help="where tests are traced"
-    )
     parser.add_argument("--stages", default="room,suite", help="room alone is a first look")
-    parser.add_argument(
-        "--untraced", action="store_true", help="run whole files, in the order of FIRST"
-    )
     options = parser.parse_args()
     chosen = mutants(options.count, options.seed)
-    stages = {}
-    for stage in options.stages.split(","):
-        if not options.untraced and not (options.map / stage / "done").exists():
-            rest = [file for file in files_in("tests", "src") if file not in near()]
-            trace(near() if stage == "room" else rest, options.map / stage)
-        stages[stage] = [] if options.untraced else traced(options.map / stage)
+    names = ("file", "line", "before", "after")
     stored = json.loads(options.out.read_text())["mutants"] if options.out.exists() else []
-    known = {(each["file"], each["line"], each["before"], each["after"]): each for each in stored}
-    lock, runners, verdicts = threading.Lock(), threading.local(), {}
-
-    def write() -> None:
-        done = [verdicts[k] for k in sorted(verdicts)]
-        killed = sum(each["killed"] for each in done)
-        report = {"seed": options.seed, "stages": list(stages), "run": len(done), "killed": killed}
-        report["survivors"] = [
-            f"{each['file']}:{each['line']}  {each['before']}  →  {each['after']}"
-            for each in done
-            if not each["killed"]
-        ]
-        text = json.dumps(report | {"mutants": done}, indent=1, ensure_ascii=False) + "\n"
-        part = options.out.with_suffix(".part")
-        part.write_text(text)
-        part.replace(options.out)
-
-    def judge(k: int) -> None:
-        mutant = chosen[k]
-        key = tuple(mutant[name] for name in ("file", "line", "before", "after"))
-        verdict = known.get(key, {"killed": False, "survived": []})
-        if not verdict["killed"] and not set(stages) <= set(verdict["survived"]):
-            if not hasattr(runners, "own"):
-                runners.own = Runner()
-            verdict = runners.own.judge(mutant, stages, verdict)
-        with lock:
-            verdicts[k] = verdict
-            write()
-        word = f"killed ({verdict['stage']})" if verdict["killed"] else "SURVIVED"
-        where = f"{verdict['file']}:{verdict['line']}"
-        change = " ".join(f"{verdict['before']}  →  {verdict['after']}".split())
-        print(f"{len(verdicts)}/{len(chosen)} {word} {where}  {change}", flush=True)
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(judge, range(len(chosen))))
-    killed = sum(each["killed"] for each in verdicts.values())
-    print(f"{killed} of {len(verdicts)} mutants killed ({killed / max(1, len(verdicts)):.0%})")
+    known = {tuple(each[name] for name in names): each for each in stored}
+    fresh = {"killed": False, "stage": None, "by": None, "survived": []}
+    verdicts = {}
+    for k, mutant in enumerate(chosen):
+        shown = {name: value for name, value in mutant.items() if name != "source"}
+        key = tuple(mutant[name] for name in names)
+        verdicts[k] = known.get(key, shown | fresh | {"survived": []})
+        if not mutant["function"]:  # a constant of a module or of a class: read it by eye
+            verdicts[k]["by"] = "not run"
+    inside = {k: each for k, each in verdicts.items() if chosen[k]["function"]}
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT / "src"))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    for stage in options.stages.split(","):
+        files = near() if stage == "room" else every_file()
+        plugin = Judge(stage, chosen, inside, options)
+        pytest.main(
+            ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=sys", *files],
+            plugins=[plugin],
+        )
+    done = [each for each in inside.values() if each["killed"] or each["survived"]]
+    killed = sum(each["killed"] for each in done)
+    print(f"{killed} of {len(done)} mutants killed ({killed / max(1, len(done)):.0%})")
 
 
 if __name__ == "__main__":

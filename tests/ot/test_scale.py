@@ -162,7 +162,16 @@ class TestDistance:
             assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["1kB", None])
+def test_a_limit_is_kept(limit):
+    """Where there is room for no kernel, none is made beside the matrix that was given."""
+    x, y, a, b = clouds()
+    cost = half_squared(x, y)
+    with Largest() as seen:
+        assert ad.Sinkhorn(0.05, memory_limit=limit).solve(cost, a, b).converged
+    assert (seen.entries < cost.numel() / 4) == (limit is not None)
+
+
 def test_no_matrix_is_made_in_a_step():
     source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
     energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)

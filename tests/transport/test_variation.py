@@ -129,3 +129,11 @@ def test_near_zero_the_error_of_the_value_is_not_that_of_a_line():
     drawn = near.standard_error(6, generator=draw)
     assert drawn / 3 < near.standard_error() < 3 * drawn  # it was a hundred times as large
     assert near.standard_error() <= near.interval(0.95)[1]
+
+
+@pytest.mark.parametrize("shift", [1e-3, 0.3, 5.0])
+def test_a_pair_of_many_has_the_interval_of_the_distance(shift):
+    data = draw(24, 0.0, 0)
+    sides = {"a": data, "b": data.replace(x=data.x + shift)}
+    alone, among = ad.otdd(*sides.values()), ad.pairwise(sides, progress=False)
+    assert among.interval("a", "b") == pytest.approx(alone.interval(), rel=1e-2, abs=1e-3 * shift)
