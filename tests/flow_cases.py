@@ -29,6 +29,13 @@ def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
     return ad.LabeledDataset(x, y, weights=weights)
 
 
+def memberships(data):
+    """The probability of each class for each sample: one where labels are certain."""
+    if data.probabilities is not None:
+        return data.probabilities
+    return torch.nn.functional.one_hot(data.y, len(data.classes)).double()
+
+
 def states(source, functional, n_steps, **options):
     """The evaluated states 0, …, n_steps of a flow."""
     return list(islice(ad.iterate(source, functional, **options), n_steps + 1))

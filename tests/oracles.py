@@ -1,6 +1,4 @@
-"""Independent, slow, plain answers that the library is held against; nothing here imports
-advect.
-"""
+"""Independent, slow, plain answers that the library is held against; nothing here imports advect."""
 
 import numpy as np
 import torch

@@ -101,25 +101,11 @@ def test_cells_of_other_settings_are_not_mixed(toy, tmp_path):
     assert list(kept["cells"]) == ["5 shots, draw 0", "10 shots, draw 0"]
 
 
-def test_what_is_there_is_listed(toy, tmp_path):
-    assert toy("--match", "5 shots", "--limit", "1")[0] == 0
-    said = toy("--list")[1]
-    assert "to do    10 shots, draw 0" in said and "1 of 4 cells" in said
-    assert toy("--match", "nothing")[0] == 2
-
-
 def test_examples_of_the_helpers(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     for name in ("evidence", "tables"):
         outcome = doctest.testmod(importlib.import_module(name))
         assert outcome.attempted and not outcome.failed
-
-
-def test_numbers_in_names_are_ordered_as_numbers(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    names = ["usps, 10 shots", "usps, 5 shots", "kmnist, 100 shots"]
-    natural = importlib.import_module("evidence").natural
-    assert sorted(names, key=natural) == ["kmnist, 100 shots", "usps, 5 shots", "usps, 10 shots"]
 
 
 SLEEPER = """

@@ -1,6 +1,4 @@
-"""The scripts of experiments/ run, and what the paper says about their figures holds in their
-numbers.
-"""
+"""The scripts of experiments/ run, and what the paper says about their figures holds in their numbers."""
 
 from __future__ import annotations
 
@@ -54,9 +52,8 @@ def test_gaussians(tmp_path):
         < moved["fd"]["final_value"]
     )
     assert shaped["ball"]["final_value"] < 0.01 * shaped["ball"]["first_value"]
-    assert (
-        shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0
-    )  # runs away
+    # runs away
+    assert shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0
     assert all(flow["final_value"] < flow["first_value"] for flow in shaped.values())
 
 
@@ -79,15 +76,6 @@ needs_data = pytest.mark.skipif(
     not Path(os.environ.get("ADVECT_DATA", "")).joinpath("usps.npz").is_file(),
     reason="needs the image sets; set ADVECT_DATA to their directory",
 )
-
-
-@needs_data
-@pytest.mark.slow
-def test_trajectories(tmp_path):
-    command = [sys.executable, str(FOLDER / "trajectories.py"), "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("*.png"))) == 4
 
 
 @pytest.fixture
@@ -124,15 +112,9 @@ def test_experiments_have_cells_with_settings_as_json(evidence):
             assert settings.get(named) in [None, *settings.get("COLUMNS", [settings.get(named)])]
 
 
-SMALL = {  # settings that make a cell run in a moment
-    "SAMPLES": 60,
-    "EPOCHS": 1,
-    "STEPS": 2,
-    "EVERY": 1,
-    "MEASURED": 20,
-    "NEURAL_RESTARTS": 1,
-    "COMPONENTS": 5,
-}
+# settings that make a cell run in a moment
+SMALL = {"SAMPLES": 60, "EPOCHS": 1, "STEPS": 2, "EVERY": 1, "MEASURED": 20}
+SMALL |= {"NEURAL_RESTARTS": 1, "COMPONENTS": 5}
 
 
 @needs_data
@@ -140,8 +122,14 @@ SMALL = {  # settings that make a cell run in a moment
 @pytest.mark.parametrize(
     "name",
     [
-        *("clusterers", "maps", "objective", "supervised", "held_out", "unsupervised"),
-        *("class_mmd", "soft_labels"),
+        "clusterers",
+        "maps",
+        "objective",
+        "supervised",
+        "held_out",
+        "unsupervised",
+        "class_mmd",
+        "soft_labels",
     ],
 )
 def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch, few_images):
@@ -155,14 +143,8 @@ def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch, few_im
     assert list(found["accuracies"]) == list(getattr(module, "COLUMNS", found["accuracies"]))
 
 
-SMALL_TRANSFER = {
-    "ADDED": 40,
-    "SOURCE_SAMPLES": 1000,
-    "FLOW_SAMPLES": 60,
-    "FLOW_STEPS": 2,
-    "UPDATES": 3,
-    "UPDATES_TO_CHOOSE": 2,
-}
+SMALL_TRANSFER = {"ADDED": 40, "SOURCE_SAMPLES": 1000, "FLOW_SAMPLES": 60, "FLOW_STEPS": 2}
+SMALL_TRANSFER |= {"UPDATES": 3, "UPDATES_TO_CHOOSE": 2}
 
 
 @needs_data
@@ -186,9 +168,7 @@ def test_cells_of_transfers_run(name, evidence, monkeypatch, few_images):
 
 @pytest.mark.slow
 def test_descent_runs(evidence, monkeypatch):
-    module = evidence.load("descent")
-    monkeypatch.setattr(module, "SAMPLES", 30)
-    monkeypatch.setattr(module, "STEPS", 4)
+    module = small(evidence.load("descent"), monkeypatch, SAMPLES=30, STEPS=4)
     found = module.run("class shares differ")
     assert found["after"]["last"] < found["after"]["first"] and found["after"]["rises"] == 0
 
@@ -196,11 +176,9 @@ def test_descent_runs(evidence, monkeypatch):
 @needs_data
 @pytest.mark.slow
 def test_nearest_runs(evidence, monkeypatch):
-    module = evidence.load("nearest")
-    for name, value in {"SAMPLES": 12, "DATASETS": ("mnist", "usps", "camelyon")}.items():
-        monkeypatch.setattr(module, name, value)
-    for name, value in {"HALVES": "mnist", "TURNED": "usps", "NOISED": "camelyon"}.items():
-        monkeypatch.setattr(module, name, (value,))
+    settings = {"HALVES": ("mnist",), "TURNED": ("usps",), "NOISED": ("camelyon",), "SAMPLES": 12}
+    module = small(evidence.load("nearest"), monkeypatch, **settings)
+    monkeypatch.setattr(module, "DATASETS", ("mnist", "usps", "camelyon"))
     sets = module.drawn(0)
     assert len(sets) == 9 and all(len(data) == 12 for data in sets.values())
     assert sets["mnist/half"].y.max() < 5 and sets["usps/turned"].y.max() >= 5
@@ -216,15 +194,18 @@ def test_nearest_runs(evidence, monkeypatch):
     assert module.run(0, count=5)["times"]["adding"] > 0
 
 
+def small(module, monkeypatch, **settings):
+    """The module with other settings."""
+    for name, value in settings.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
 @needs_data
 @pytest.mark.slow
-def test_imbalanced(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
+def test_imbalanced(evidence, monkeypatch):
     module = importlib.import_module("imbalanced")
-    monkeypatch.setattr(module, "SAMPLES", 120)
-    monkeypatch.setattr(module, "EPOCHS", 1)
-    monkeypatch.setattr(module, "STEPS", 3)
-    found = module.run("usps", "uniform", 0)
+    found = small(module, monkeypatch, SAMPLES=120, EPOCHS=1, STEPS=3).run("usps", "uniform", 0)
     assert list(found["accuracies"]) == module.COLUMNS
     assert found["value"]["as it is"] < found["value"]["not moved"]
     assert found["changed"]["balanced"] < found["changed"]["as it is"]
@@ -234,10 +215,8 @@ def test_imbalanced(monkeypatch):
 @needs_data
 @pytest.mark.slow
 def test_sliced_runs(evidence, monkeypatch):
-    module = evidence.load("sliced")
-    small = {"SAMPLES": 30, "SIZES": (20, 30), "MANY": 60, "LINES": 60, "KEPT": 200, "SIDE": 8}
-    for name, value in small.items():
-        monkeypatch.setattr(module, name, value)
+    settings = {"SAMPLES": 30, "SIZES": (20, 30), "MANY": 60, "LINES": 60, "KEPT": 200, "SIDE": 8}
+    module = small(evidence.load("sliced"), monkeypatch, **settings)
     for part, name in (("pairs", ""), ("splits", "mnist")):
         found = module.run(part, 0, name)["values"]
         assert all(len(values) == 20 for values in found.values())
@@ -245,9 +224,7 @@ def test_sliced_runs(evidence, monkeypatch):
 
 
 def test_regression_runs(evidence, monkeypatch):
-    module = evidence.load("regression")
-    monkeypatch.setattr(module, "SOURCES", 40)
-    monkeypatch.setattr(module, "STEPS", 2)
+    module = small(evidence.load("regression"), monkeypatch, SOURCES=40, STEPS=2)
     module.drawn.cache_clear()
     found = module.run(7, 10, "wine, monotone", "ridge")["accuracies"]
     assert set(found) == set(module.COLUMNS) and all(value <= 1 for value in found.values())
@@ -261,20 +238,16 @@ def test_regression_runs(evidence, monkeypatch):
 @pytest.mark.slow
 def test_by_name_runs(evidence, monkeypatch):
     module = evidence.load("by_name")
-    for name, value in {"HELD": 40, "STEPS": 2}.items():
-        monkeypatch.setattr(module, name, value)
-    small = {setting: [*pair[:2], 40] for setting, pair in module.PAIRS.items()}
-    monkeypatch.setattr(module, "PAIRS", small)
-    right, wrong = (module.run(setting, 0) for setting in list(small)[:3:2])
+    pairs = {setting: [*pair[:2], 40] for setting, pair in module.PAIRS.items()}
+    small(module, monkeypatch, HELD=40, STEPS=2, PAIRS=pairs)
+    right, wrong = (module.run(setting, 0) for setting in list(pairs)[:3:2])
     assert list(right["accuracies"]) == module.COLUMNS
     assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01
 
 
 @pytest.mark.slow
 def test_dimensions_runs(evidence, monkeypatch):
-    module = evidence.load("dimensions")
-    for name, value in {"HELD": 60, "SOURCE": 200}.items():
-        monkeypatch.setattr(module, name, value)
+    module = small(evidence.load("dimensions"), monkeypatch, HELD=60, SOURCE=200)
     found = module.run(next(iter(module.SETTINGS)), 0)
     assert list(found["accuracies"]) == module.COLUMNS
     assert found["accuracies"]["names"] > found["accuracies"]["resized images"]

@@ -81,10 +81,6 @@ def test_every_member_has_an_entry():
     assert sorted(_named() - seen) == [], "these have no entry in docs/gallery"
 
 
-def test_what_is_left_out_is_still_there():
-    assert all(hasattr(ad, name) or hasattr(ad.apps, name) for name in WITHOUT)
-
-
 class _Watch:
     """Files that Python opens for writing outside a folder, while it is on."""
 

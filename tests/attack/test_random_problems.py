@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from attack import oracle
+from internals import float32_iterations
 
 import advect as ad
-from advect.ot import certificate
 
 DEFAULT, ALL = 100, 400
 
@@ -75,15 +75,12 @@ def attempt(seed, monkeypatch):
     )
     solver = ad.ExactOT() if choice > 0.85 else solver
     if rng.random() < 0.5:  # iterate in float32, as large problems do
-        monkeypatch.setattr(certificate, "_SMALL", 0)
+        float32_iterations(monkeypatch)
     gradient = rng.random() < 0.4 and label == "none"
     limit = None
     if not isinstance(solver, ad.ExactOT) and rng.random() < 0.25:
-        limit = (
-            300 * max(len(x), len(y)) * dtype.itemsize
-            + 8 * (len(x) + len(y)) * x.shape[1] * 8
-            + 10_000
-        )  # in blocks
+        sizes = len(x), len(y)  # in blocks
+        limit = 300 * max(sizes) * dtype.itemsize + 64 * sum(sizes) * x.shape[1] + 10_000
     cost = ad.GroundCost(
         label={"bures": ad.Bures(), "means": ad.MeansOnly(), "none": ad.NoLabels()}[label],
         label_weight=0.7,
@@ -153,21 +150,9 @@ def run(seeds, monkeypatch):
             cases.append(attempt(seed, patch))
     ordinary = [case for case in cases if case.ordinary]
     wrong = [case for case in cases if case.wrong]
-    refused = (
-        sum(not case.converged for case in cases),
-        sum(not case.converged for case in ordinary),
-    )
-    print(
-        f"\n{len(cases)} problems, {refused[0]} not converged ({refused[1]} of the {len(ordinary)} "
-        "ordinary ones), "
-        f"{len(wrong)} silent wrong answers"
-    )
-    for case in wrong[:20]:
-        print(f"  seed {case.seed}: {case.wrong}")
-    assert not wrong
-    assert refused[1] == 0 and refused[0] <= 0.1 * len(
-        cases
-    )  # one that refuses everything is no answer
+    refused, odd = (sum(not case.converged for case in part) for part in (cases, ordinary))
+    assert not wrong, [(case.seed, case.wrong) for case in wrong[:20]]
+    assert odd == 0 and refused <= 0.1 * len(cases)  # one that refuses everything is no answer
 
 
 def test_some_problems(monkeypatch):

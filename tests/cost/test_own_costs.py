@@ -1,15 +1,12 @@
 """Feature and label costs of one's own: what the docstrings promise, in every use of a cost."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
 import advect as ad
-from advect.cost import SquaredEuclidean
-from advect.cost.labels import as_label_cost
-from advect.ot.plan import DensePlan, Plan, ScatteredPlan
 
 SCALES = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
 
@@ -80,30 +77,21 @@ class TestEmbed:
         np.testing.assert_array_equal(own.class_distances.values, known.class_distances.values)
 
     def test_in_blocks(self):
-        pair = ad.GroundCost(feature=Scaled()).between(SOURCE, TARGET)
-        torch.testing.assert_close(
-            pair.blocked(limit=2**20).rows(slice(2, 9)), pair.matrix()[2:9], rtol=1e-12, atol=1e-12
-        )
         cost = ad.GroundCost(feature=Scaled())
         whole = ad.otdd(SOURCE, TARGET, cost=cost)
-        assert ad.otdd(SOURCE, TARGET, cost=cost, memory_limit="64KiB").value == pytest.approx(
-            whole.value, rel=1e-6
-        )
+        blocks = ad.otdd(SOURCE, TARGET, cost=cost, memory_limit="64KiB")
+        assert blocks.value == pytest.approx(whole.value, rel=1e-6)
 
-    def test_float32_goes_wide(self):
+    @pytest.mark.parametrize("feature", [Scaled(), SAME])
+    def test_float32_goes_wide(self, feature):
         """Points count as given where float32 has not digits enough."""
         narrow = [side.to(dtype=torch.float32) for side in (SOURCE, TARGET)]
         narrow = [side.replace(x=side.x + 1000) for side in narrow]
-        for feature in (Scaled(), SAME):
-            cost = ad.GroundCost(feature=feature, label=ad.NoLabels())
-            wide, first, second = cost.widened(*narrow)
-            assert first.x.dtype == second.x.dtype == torch.float64
-            expected = (
-                torch.cdist(*((side.x * SCALES).float().double() for side in narrow)) ** 2 / 2
-            )
-            torch.testing.assert_close(
-                wide.between(first, second).matrix(), expected, rtol=1e-9, atol=1e-9
-            )
+        cost = ad.GroundCost(feature=feature, label=ad.NoLabels())
+        found = ad.otdd(*narrow, cost=cost, solver=ad.ExactOT())
+        points = [side.replace(x=(side.x * SCALES).float().double()) for side in narrow]
+        wanted = ad.otdd(*points, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.ExactOT())
+        assert found.energy == pytest.approx(wanted.energy, rel=1e-9)
 
     def test_laws_are_refused_and_errors_say_why(self):
         cost = ad.GroundCost(feature=Scaled())
@@ -155,8 +143,8 @@ class TestLabels:
         found = []
         for label in (means, ad.MeansOnly()):
             x = SOURCE.x.clone().requires_grad_()
-            pair = ad.GroundCost(label=label).between(SOURCE.replace(x=x), TARGET)
-            pair.contract(torch.ones(24, 18, dtype=torch.float64) / 432).backward()
+            cost = ad.GroundCost(label=label)
+            ad.otdd(SOURCE.replace(x=x), TARGET, cost=cost, solver=ad.ExactOT()).loss.backward()
             found.append(x.grad)
         torch.testing.assert_close(found[0], found[1], rtol=1e-8, atol=1e-10)
 
@@ -166,8 +154,6 @@ class TestLabels:
         for label in (lambda a, b: torch.ones(shape), Shaped(shape)):
             with pytest.raises(ad.InputError, match=r"a matrix \(2, 2\).*shape"):
                 ad.otdd(SOURCE, TARGET, cost=ad.GroundCost(label=label))
-            with pytest.raises(ad.InputError, match=r"a matrix \(2, 2\).*shape"):
-                as_label_cost(label).of_pairs(SOURCE, TARGET, torch.ones(2, 2) > 0)
 
     def test_a_part_in_place_of_a_cost(self):
         with pytest.raises(ad.InputError, match=r"GroundCost\(label"):
@@ -176,86 +162,25 @@ class TestLabels:
             ad.GroundCost(label="bures")
 
 
-class InPieces(Plan):
-    """A matrix, some rows and columns at a time."""
-
-    def __init__(self, matrix):
-        self.matrix, self.shape = matrix, tuple(matrix.shape)
-        self.dtype, self.device = matrix.dtype, matrix.device
-
-    def pieces(self):
-        for rows in (slice(0, 10), slice(10, 24)):
-            for columns in (slice(0, 7), slice(7, 18)):
-                yield rows, columns, self.matrix[rows, columns]
+def own_feature(scale):
+    return lambda x, y: scale * (x[:, None] - y).abs().pow(3).sum(dim=2)
 
 
-class TestOneContraction:
-    """Plans in one piece and in many give the same number and the same gradients."""
-
-    @pytest.mark.parametrize(
-        "feature",
-        [
-            SquaredEuclidean(),
-            lambda x, y: torch.cdist(x, y) ** 2,
-            lambda x, y: torch.cdist(x, y).detach() ** 2,
-        ],
-        ids=["points", "a function", "a function without a graph"],
-    )
-    @pytest.mark.parametrize("label", [ad.Bures(), ad.NoLabels()])
-    def test_pieces(self, feature, label):
-        cost, found = ad.GroundCost(feature=feature, label=label), []
-        solver = ad.Sinkhorn(epsilon=0.5)
-        for kind in ("matrix", "blocked", "pieces"):
-            x, y = (side.x.clone().requires_grad_() for side in (SOURCE, TARGET))
-            pair = cost.between(SOURCE.replace(x=x), TARGET.replace(x=y))
-            given = pair.blocked(limit=2**20) if kind == "blocked" else pair.matrix()
-            plan = solver.solve(given, SOURCE.weights, TARGET.weights).coupling
-            value = pair.contract(InPieces(plan.dense()) if kind == "pieces" else plan)
-            ends, moves = (x, y), value.requires_grad
-            pulls = torch.autograd.grad(value, ends, allow_unused=True) if moves else (None,) * 2
-            pulls = [
-                pull if pull is not None else 0 * x for x, pull in zip(ends, pulls, strict=True)
-            ]
-            found.append((value.detach(), *pulls))
-        torch.testing.assert_close(found[0], found[1], rtol=1e-6, atol=1e-8)
-        torch.testing.assert_close(found[0], found[2], rtol=1e-6, atol=1e-8)
-
-    def test_parameters_of_a_function_have_a_gradient(self):
-        scale = torch.ones((), dtype=torch.float64, requires_grad=True)
-        cost = ad.GroundCost(
-            feature=lambda x, y: scale * torch.cdist(x, y) ** 2, label=ad.NoLabels()
-        )
-        plan = torch.rand(24, 18, dtype=torch.float64)
-        cost.between(SOURCE, TARGET).contract(plan).backward()
-        expected = (plan * torch.cdist(SOURCE.x, TARGET.x) ** 2).sum() / 2
-        torch.testing.assert_close(scale.grad, expected)
+def test_parameters_of_a_function_have_a_gradient():
+    scale = torch.ones((), dtype=torch.float64, requires_grad=True)
+    cost = ad.GroundCost(feature=own_feature(scale), label=ad.NoLabels())
+    found = ad.otdd(SOURCE, TARGET, cost=cost, solver=ad.ExactOT())
+    found.loss.backward()
+    assert float(scale.grad) == pytest.approx(found.energy, rel=1e-9)
 
 
-def test_a_cost_with_other_parts_is_another():
-    cost = ad.GroundCost(feature=Scaled())
-    assert replace(cost, label=ad.NoLabels()).has_labels is False
-    assert cost.has_labels and not replace(cost, label_weight=0.0).has_labels
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
-@pytest.mark.parametrize("twice", [False, True])
-def test_parts_of_a_plan_as_large_as_the_whole_are_contracted_where_they_lie(order, twice):
-    """A batch of all samples comes in an order of its own; and there may be several. Once: the order was
-    not seen, and the first part taken for the whole."""
-    x = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64, requires_grad=True)
-    y = torch.tensor([[0.5], [4.0], [2.0]], dtype=torch.float64)
-    part = torch.arange(1.0, 10.0, dtype=torch.float64).reshape(3, 3)
-    rows, columns = torch.tensor(order), torch.tensor(order[::-1])
-    one = DensePlan(part)
-    every = torch.arange(3)
-    parts = [(0.25, rows, columns, one)] + [(0.75, every, every, one)] * twice
-    plan = ScatteredPlan(parts, (3, 3))
-    cost = ad.GroundCost(feature=lambda a, b: (a - b.T).abs() ** 3, label=ad.NoLabels())
-    pair = cost.between(ad.LabeledDataset(x, [0, 1, 2]), ad.LabeledDataset(y, [0, 1, 2]))
-    value = pair.contract(plan)
-    matrix = plan.dense()
-    apart = x.detach() - y.T
-    assert float(value.detach()) == pytest.approx(float((matrix * apart.abs() ** 3).sum()) / 2)
-    (found,) = torch.autograd.grad(value, x)
-    expected = (matrix * 3 * apart.abs() ** 2 * apart.sign()).sum(dim=1) / 2
-    torch.testing.assert_close(found[:, 0], expected)
+def test_parts_as_large_as_the_whole_are_contracted_where_they_lie():
+    """A batch of all samples comes in an order of its own. Once: the order was not seen."""
+    found = []
+    for solver in (ad.ExactOT(), ad.MiniBatch(ad.ExactOT(), size=24)):
+        x = SOURCE.x.clone().requires_grad_()
+        cost = ad.GroundCost(feature=own_feature(1.0))
+        target = SOURCE.replace(x=SOURCE.x.flip(0) + 1)
+        ad.OTDD(target, cost=cost, solver=solver)(SOURCE.replace(x=x)).backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12)

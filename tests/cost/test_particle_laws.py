@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from flow_cases import draw, labeled
+from internals import small_blocks
 
 import advect as ad
-from advect.data.labels import law_rows, with_class_laws, with_shared_laws
 from advect.data.laws import Diagonal, Factored, Full
 
 
@@ -54,10 +54,8 @@ class TestJoined:
         origin too.
         """
         laws = ad.Gaussians(draw(7, 3, seed=1) + offset, kind(7, 3, seed=2)).to(dtype=dtype)
-        groups, mass = (
-            torch.tensor([0, 2, 2, 0, 2, 0, 0]),
-            torch.tensor([0.1, 0.2, 0.0, 0.3, 0.3, 0.05, 0.05]),
-        )
+        groups = torch.tensor([0, 2, 2, 0, 2, 0, 0])
+        mass = torch.tensor([0.1, 0.2, 0.0, 0.3, 0.3, 0.05, 0.05])
         joined = laws.joined(groups, mass, 3)
         assert joined.means.dtype == dtype and len(joined) == 3
         for group in (0, 2):
@@ -68,51 +66,11 @@ class TestJoined:
             gaps = cloud.reshape(-1, 3) - mean
             rounding = 1e-6 if dtype == torch.float32 else 1e-9
             np.testing.assert_allclose(joined.means[group], mean, rtol=rounding)
+            wanted = (weights[:, None] * gaps).T @ gaps
             np.testing.assert_allclose(
-                joined.covariances()[group],
-                (weights[:, None] * gaps).T @ gaps,
-                rtol=rounding,
-                atol=1e-5,
+                joined.covariances()[group], wanted, rtol=rounding, atol=1e-5
             )
-        assert (
-            float(joined.means[1].abs().sum() + joined.covariances()[1].abs().sum()) == 0
-        )  # no laws: a point
-
-    @KINDS
-    def test_without_mass_laws_count_alike(self, kind):
-        laws = ad.Gaussians(draw(4, 2, seed=1), kind(4, 2, seed=2))
-        none, even = (
-            laws.joined(torch.zeros(4, dtype=torch.int64), torch.full((4,), value), 1)
-            for value in (0.0, 0.25)
-        )
-        torch.testing.assert_close(none.covariances(), even.covariances())
-
-
-@KINDS
-def test_images_under_a_linear_map(kind):
-    """The image of points that have a law's moments has the moments of the image of the law."""
-    laws, basis = ad.Gaussians(draw(5, 4, seed=1), kind(5, 4, seed=2)), draw(4, 2, seed=3)
-    image = laws.carried(basis)
-    clouds = points_of(laws) @ basis.numpy()
-    np.testing.assert_allclose(image.means, clouds.mean(axis=1), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(
-        image.covariances(), [np.cov(cloud.T, bias=True) for cloud in clouds], rtol=1e-9, atol=1e-12
-    )
-
-
-@KINDS
-def test_equal_laws_share_a_row(kind):
-    few = ad.Gaussians(draw(3, 2, seed=1), kind(3, 2, seed=2))
-    many = few.take(torch.tensor([1, 0, 1, 2, 2, 1]))
-    once, places = many.distinct()
-    assert places.tolist() == [0, 1, 0, 2, 2, 0]
-    torch.testing.assert_close(once.take(places).covariances(), many.covariances(), rtol=0, atol=0)
-    data = ad.LabeledDataset(draw(8, 2), [0, 1] * 4, law=many, law_index=[0, 1, 2, 3, 4, 0, 1, 2])
-    shared = with_shared_laws(data)
-    assert len(shared.law) == 3
-    torch.testing.assert_close(
-        shared.law.take(law_rows(shared)).means, many.means[law_rows(data)], rtol=0, atol=0
-    )
+        assert not joined.means[1].any() and not joined.covariances()[1].any()  # no laws: a point
 
 
 def ended(dynamics, dim=3, n_steps=3, dtype=torch.float64, sizes=(8, 10, 6)):
@@ -124,38 +82,6 @@ def ended(dynamics, dim=3, n_steps=3, dtype=torch.float64, sizes=(8, 10, 6)):
     return ad.flow(
         source, energy, dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=n_steps
     ).dataset, target
-
-
-PARTICLES = pytest.mark.parametrize(
-    "dynamics",
-    [ad.JointVariableLabels(), ad.JointVariableLabels(laws="diagonal")],
-    ids=["full", "diagonal"],
-)
-
-
-class TestClasses:
-    """``ClassMatching``, class distances and matching of what a jd-vl flow leaves. Once: all three
-    refused it.
-    """
-
-    @pytest.mark.slow
-    @PARTICLES
-    def test_every_door_gives_the_distances_of_mixtures(self, dynamics):
-        data, target = ended(dynamics)
-        pooled = data.law.joined(data.y, data.weights, len(data.classes))
-        wanted = ad.bures(pooled, target.laws()).sqrt()
-        distance = ad.otdd(data, target)
-        np.testing.assert_allclose(distance.class_distances.values, wanted, rtol=1e-9)
-        joined = ad.otdd(with_class_laws(data), target)
-        np.testing.assert_allclose(
-            distance.class_matching.values, joined.class_matching.values, atol=1e-12
-        )
-        even = ad.ClassMatching.between(data, target)
-        np.testing.assert_allclose(even.coupling.values.sum(axis=1), 1 / 3, rtol=1e-9)
-        as_is = ad.ClassMatching.between(data, target, balanced=False)
-        np.testing.assert_allclose(
-            as_is.coupling.values, distance.class_matching.values, atol=1e-12
-        )
 
 
 @pytest.fixture(
@@ -200,94 +126,44 @@ class TestSolvers:
     def test_equal_laws_make_one_row(self):
         source, target = labeled((40, 50), 2, seed=1), labeled((30, 60), 2, seed=2, shift=2.0)
         started = ad.JointVariableLabels().start(source)
-        pair = ad.GroundCost().between(started, target)
-        assert len(started.law) == 90 and pair.label_distances.shape == (2, 2)
-        torch.testing.assert_close(pair.matrix(), ad.GroundCost().between(source, target).matrix())
+        found, wanted = (ad.GroundCost().between(z, target).matrix() for z in (started, source))
+        assert len(started.law) == 90
+        torch.testing.assert_close(found, wanted)
 
     def test_a_table_that_does_not_fit_is_refused_before_it_is_made(self, problem):
         data, target = problem
-        with pytest.raises(ad.InputError, match=r"80 and 80 label laws need 100.0 KiB.*class_laws"):
+        with pytest.raises(ad.InputError, match=r"label laws need"):
             ad.otdd(data, target, memory_limit=60_000)
-        assert ad.otdd(with_class_laws(data), target, memory_limit=60_000).value > 0
         assert ad.otdd(data, target, memory_limit=2**19).value > 0
 
 
-def test_many_laws_take_no_more_memory_than_their_distances(monkeypatch):
-    """Once: the products of all pairs at once, 1 GiB for 1,000 laws in 8 dimensions, whose
-    distances are 8 MiB.
-    """
-    laws = ad.Gaussians(draw(40, 3, seed=1), full(40, 3, seed=2))
-    means = laws.means.requires_grad_()
-    factors = draw(40, 3, 3, seed=3).requires_grad_()
-
-    def distances():
-        return ad.bures(
-            ad.Gaussians(means, Full(factors.mT @ factors)),
-            ad.Gaussians(draw(30, 3), full(30, 3, seed=4)),
-        )
-
-    whole = distances()
-    wanted = torch.autograd.grad(whole.sqrt().sum(), [means, factors])
-    monkeypatch.setattr("advect.data.laws.wasserstein._BATCH_ENTRIES", 1000)
-    shapes = []
-    plain = torch.einsum
-    monkeypatch.setattr(
-        torch, "einsum", lambda *args: shapes.append(plain(*args).numel()) or plain(*args)
-    )
-    parts = distances()
-    torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
-    found = torch.autograd.grad(parts.sqrt().sum(), [means, factors])
-    assert max(shapes) <= 1000
-    for gradient, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(gradient, other, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly()])
-def test_an_embedding_has_no_gaussian_image_of_a_law(label):
-    """Once: told to harmonize, which cannot help, or a RuntimeError. Both remedies work."""
-    data, target = ended(ad.JointVariableLabels())
-    curved = ad.GroundCost(
-        feature=ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1)), label=label
-    )
-    with pytest.raises(
-        ad.InputError,
-        match=r"not linear.*carries 24 laws.*FeatureDriven.*replace\(law=None.*Sketch",
-    ):
-        ad.otdd(data, target, cost=curved)
-    dropped = data.replace(law=None, law_index=None)
-    first = ad.LabeledDataset(curved.feature.embed(data), data.y, data.weights)
-    last = ad.LabeledDataset(curved.feature.embed(target), target.y)
-    assert ad.otdd(dropped, target, cost=curved).energy == pytest.approx(
-        ad.otdd(first, last, cost=ad.GroundCost(label=label)).energy, rel=1e-6
-    )
-    for dynamics in (ad.JointFixedLabels(), ad.JointVariableLabels()):
-        with pytest.raises(ad.InputError, match="Embedding carries samples.*FeatureDriven"):
-            ad.flow(data, ad.OTDD(target, cost=curved), dynamics=dynamics, n_steps=1)
-    assert (
-        ad.flow(data, ad.OTDD(target, cost=curved), dynamics=ad.FeatureDriven(), n_steps=1).values[
-            0
-        ]
-        > 0
-    )
+def test_pairs_of_laws_in_parts(monkeypatch):
+    """Once: the products of all pairs at once, 1 GiB for 1,000 laws in 8 dimensions."""
+    means, factors = (draw(40, *shape).requires_grad_() for shape in ((3,), (3, 3)))
+    other = ad.Gaussians(draw(30, 3), full(30, 3, seed=4))
+    found = []
+    for _ in range(2):
+        distances = ad.bures(ad.Gaussians(means, Full(factors.mT @ factors)), other)
+        slopes = torch.autograd.grad(distances.sqrt().sum(), [means, factors])
+        found.append([distances.detach(), *slopes])
+        small_blocks(monkeypatch)
+    for whole, parts in zip(*found, strict=True):
+        torch.testing.assert_close(parts, whole, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("weight", [0.5, 3.0])
-def test_samples_with_laws_of_their_own_are_points_within_a_dataset(weight):
-    generator = torch.Generator().manual_seed(0)
-    x, means, scales = (torch.randn(70, 4, generator=generator).double() for _ in range(3))
-    plan = torch.rand(70, 70, generator=generator).double()
-    plan = (plan + plan.T) / plan.sum()
-    cost, gradients, values = ad.GroundCost(label_weight=weight), [], []
-    for within in (False, True):
+def test_diagonal_laws_of_single_samples_are_points(weight):
+    """With diagonal laws, Bures and its diagonal form are one cost, by a table or by points."""
+    x, means, scales = (draw(70, 4, seed=seed) for seed in range(3))
+    target = labeled((30, 40), 4, seed=5, shift=1.0)
+    law = ad.Gaussians(target.laws().means, Diagonal(target.laws().covariance.scales()))
+    target, found = target.replace(law=law), []
+    for diagonal in (False, True):
         leaves = [part.clone().requires_grad_() for part in (x, means, scales.abs())]
         law = ad.Gaussians(leaves[1], Diagonal(leaves[2]))
         data = ad.LabeledDataset(leaves[0], [0] * 70, law=law, law_index=range(70))
-        pair = cost.within(data) if within else cost.between(data, data)
-        assert pair.has_labels != within
-        values.append(pair.matrix())
-        pair.contract(plan).backward()
-        gradients.append([leaf.grad for leaf in leaves])
-    torch.testing.assert_close(values[1], values[0], rtol=1e-10, atol=1e-10)
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+        cost = ad.GroundCost(label=ad.Bures(diagonal=diagonal), label_weight=weight)
+        energy = ad.OTDD(target, cost=cost, solver=ad.Sinkhorn(1.0, tol=1e-11))(data)
+        found.append([energy.detach(), *torch.autograd.grad(energy, leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import advect as ad
-from advect.cost import SquaredEuclidean
 
 EXACT = ad.ExactOT()
 
@@ -121,12 +120,6 @@ def test_values_do_not_depend_on_units(unit, offset):
     moved = [d.replace(targets=unit * (d.targets + offset)) for d in (a, b)]
     there = ad.otdd(*moved, solver=EXACT).value
     assert there == pytest.approx(ad.otdd(a, b, solver=EXACT).value, rel=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("feature", [SquaredEuclidean(), ad.Sketch(2)], ids=("plain", "sketch"))
-def test_the_promises_of_a_cost(feature):
-    ad.testing.check_cost(ad.GroundCost(feature=feature, label=ad.TargetValues()), *pair())
 
 
 def test_gradients_in_targets_are_differences():

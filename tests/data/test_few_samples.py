@@ -1,22 +1,16 @@
-"""Laws of few samples and densities around them: scikit-learn, plain numpy and closed forms as
-oracles.
-"""
+"""Laws of few samples and densities around them: scikit-learn, plain numpy and closed forms as oracles."""
 
-import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from covering import examples
-from hypothesis import given, strategies as st
 from sklearn.covariance import ledoit_wolf
 
 import advect as ad
 from advect import Gaussians, LabeledDataset
-from advect.data.class_table import ClassTable
-from advect.data.few_samples import shrunk_laws, smoothed
+from advect.classes import shrunk_laws, smoothed
 from advect.data.laws import Diagonal, Factored, Full
-from advect.data.sampling import by_turns
 
 KINDS = {
     "full": lambda roots: Full(roots.mT @ roots),
@@ -125,27 +119,6 @@ class TestFromSamples:
         np.testing.assert_allclose(laws.covariances(), np.stack([expected] * 4), atol=1e-12)
         np.testing.assert_allclose(laws.means, [x.mean(axis=0) for x in arrays], atol=1e-12)
 
-    def test_one_or_two_samples_take_the_aim(self):
-        data = data_of((1, 2, 9, 30), 6)
-        data = data.replace(x=torch.where((data.y == 2)[:, None], 5 * data.x, data.x))
-        pooled = shrunk_laws(data, "pooled", 1.0).covariances()
-        got = shrunk_laws(data).covariances()
-        np.testing.assert_allclose(got[:2], pooled[:2], atol=1e-12)
-        assert not np.allclose(got[2], pooled[2])
-
-    def test_shrunk_laws_are_nearer_to_the_truth(self):
-        """The point of it: less squared error than the estimate alone and than the aim alone."""
-        d, errors = 12, []
-        truth = torch.linspace(0.2, 3, d).square().diag().double()
-        for seed in range(20):
-            data = data_of((25,) * 4, d, seed=seed)
-            found = [data.laws(), shrunk_laws(data, "spherical"), shrunk_laws(data, "pooled")]
-            found.append(data.laws().shrunk("spherical", 1.0))
-            errors.append([float((laws.covariances() - truth).square().sum()) for laws in found])
-        own, spherical, pooled, ball = np.mean(errors, axis=0)
-        assert spherical < own and spherical < ball
-        assert pooled < own
-
     def test_weights_count_and_scale_does_not(self):
         data = data_of((6, 6), 4)
         heavy = data.replace(weights=torch.rand(12, generator=generator(), dtype=torch.float64))
@@ -168,22 +141,6 @@ class TestFromSamples:
             shrunk_laws(LabeledDataset(data.x))
 
 
-@examples(50)
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any),
-    st.integers(1, 60),
-    st.integers(0, 10**6),
-)
-def test_turns_are_as_often_as_weights_say(weights, n, seed):
-    drawn = by_turns(torch.tensor(weights, dtype=torch.float64), n, generator(seed))
-    assert len(drawn) == n
-    for row, weight in enumerate(weights):
-        wanted, times = n * weight / sum(weights), int((drawn == row).sum())
-        # the exact share is a whole number up to rounding, or between two
-        assert math.floor(wanted - 1e-9) <= times <= math.ceil(wanted + 1e-9)
-        assert weight or not times
-
-
 class TestSample:
     @pytest.mark.parametrize("kind", KINDS)
     def test_moments_of_draws(self, kind):
@@ -195,15 +152,6 @@ class TestSample:
             # standard errors of a mean and of a covariance of n draws, five of them
             assert float((part.mean(dim=0) - laws.means[k]).abs().max()) < 5 * (top / n) ** 0.5
             assert float((torch.cov(part.T) - S).abs().max()) < 5 * top * (2 / n) ** 0.5
-
-    def test_draws_stay_in_the_range_and_repeat(self):
-        laws = laws_of("factored")
-        draws = laws.sample(torch.tensor([1] * 50), centred=True, generator=generator())
-        stacked = torch.cat([laws.covariance.parts()[1], draws])
-        assert torch.linalg.matrix_rank(stacked) == 2
-        again = laws.sample([1] * 50, centred=True, generator=generator())
-        assert torch.equal(draws, again)
-        assert laws.to(dtype=torch.float32).sample([0]).dtype == torch.float32
 
 
 class TestSmoothed:
@@ -245,13 +193,17 @@ class TestSmoothed:
             smoothed(LabeledDataset(data.x), laws_of("full", d=4))
 
 
+def table(values, few, source):
+    """A matching of classes with these values."""
+    return ad.ClassMatching(replace(ad.otdd(few, source).class_coupling, values=values))
+
+
 class TestBorrowedLaws:
     def test_covariances_of_matched_classes_against_numpy(self):
         source, few = data_of((9, 9, 30), 5, offset=3.0), data_of((1, 2), 5, seed=4)
         few = few.replace(classes=("u", "v"))
         shares = np.array([[0.5, 0.5, 0], [0, 0.2, 0.8]])
-        matching = ad.ClassMatching(ClassTable(shares, few.classes, source.classes))
-        laws = ad.classes.borrowed_laws(source, few, matching)
+        laws = ad.classes.borrowed_laws(source, few, table(shares, few, source))
         each = np.stack([np.cov(x.T) for x in class_arrays(source)])
         np.testing.assert_allclose(
             laws.covariances(), np.einsum("yc,cde->yde", shares, each), atol=1e-12
@@ -264,7 +216,7 @@ class TestBorrowedLaws:
     def test_half_and_half_against_numpy(self, shots):
         """½ source class covariance at the scale of the shots + ½ pooled covariance of the shots."""
         source, few = data_of((20, 20), 6), data_of((shots, shots), 6, seed=2, offset=9.0)
-        matching = ad.ClassMatching(ClassTable(np.eye(2), few.classes, source.classes))
+        matching = table(np.eye(2), few, source)
         laws = shrunk_laws(few, "pooled", 1.0).shrunk(
             ad.classes.borrowed_laws(source, few, matching), 0.5, rescale=True
         )

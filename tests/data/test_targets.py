@@ -1,16 +1,10 @@
 """Continuous targets in datasets, files, frames and torch's datasets."""
 
-import json
-
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 import advect as ad
-from advect.data.conversions import has_classes, target_names
-from advect.data.digest import digest
-from advect.data.store import pack_dataset, unpack_dataset
 
 X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
 Y = 1e6 + torch.rand(6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -24,15 +18,11 @@ def house(**more):
 
 def test_a_dataset_with_targets_has_one_class():
     data = house()
-    assert data.classes == ("all",) and not has_classes(data) and bool(data.labeled.all())
+    assert data.classes == ("all",) and bool(data.labeled.all())
     assert data.targets.dtype == torch.float64 and data.targets.shape == (6, 1)
     assert "targets=1" in repr(data) and "price" in data._repr_html_()
     both = ad.LabeledDataset(X, list("aabbab"), targets=torch.rand(6, 2))
-    assert (
-        has_classes(both)
-        and both.classes == ("a", "b")
-        and target_names(both) == ("target", "target1")
-    )
+    assert both.classes == ("a", "b") and both.targets.shape == (6, 2)
 
 
 def test_targets_go_with_their_samples():
@@ -81,7 +71,8 @@ def test_files_give_back_what_they_got(tmp_path, suffix, labels, shape, dtype):
     data = ad.LabeledDataset(X.to(dtype).reshape(6, *shape) / 3, labels, targets=y, **columns)
     path = data.save(tmp_path / f"data.{suffix}")
     text = "sv" in suffix
-    options = {"target": list(target_names(data))} if text else {}
+    names = list(data.target_columns or ("target", "target1"))
+    options = {"target": names} if text else {}
     options |= {"dtype": "float64"} if text and dtype == torch.float64 else {}
     back = ad.datasets.load(path, **options)
     assert torch.equal(back.x, data.x) and torch.equal(back.targets, data.targets)
@@ -101,40 +92,12 @@ def test_references_name_targets(tmp_path):
     assert one.columns == ("rooms",) and one.targets.flatten().tolist() == [1.25, 2, 3]
     two = ad.datasets.load(f"{path}?target=label,price")
     assert two.target_columns == ("label", "price") and two.x.dtype == torch.float32
-    assert not has_classes(two)
     with pytest.raises(ad.InputError, match="unknown target column"):
         ad.datasets.load(path, target="prise")
     with pytest.raises(ad.InputError, match="a column of features"):
         ad.datasets.load(path, target=["rooms", "label", "price"])
     with pytest.raises(ad.InputError, match="option of the dataset"):
         ad.datasets.load("digits", target="price")
-
-
-def test_arrays_of_others(tmp_path):
-    path = tmp_path / "data.npz"
-    np.savez(path, x=X.numpy(), y=Y.numpy(), names_of=[1])
-    data = ad.datasets.load(f"{path}?target=y")
-    assert torch.equal(data.targets[:, 0], Y) and not has_classes(data)
-    np.savez(path, x_train=X.numpy(), y_train=Y.numpy(), x_test=X.numpy()[:2], y_test=Y.numpy()[:2])
-    assert len(ad.datasets.load(path, target="y", split="test").targets) == 2
-    assert len(ad.datasets.load(path, target="y", split="all").targets) == 8
-    np.savez(path, x=X.numpy(), y=Y.numpy()[:4])
-    with pytest.raises(ad.InputError, match="must fit"):
-        ad.datasets.load(path, target="y")
-    np.savez(path, x=X.numpy(), y=["a"] * 6)
-    with pytest.raises(ad.InputError, match="must be"):
-        ad.datasets.load(path, target="y")
-    np.savez(path, x=X.numpy(), z=Y.numpy())
-    assert torch.equal(ad.datasets.load(path, target="z").targets[:, 0], Y)
-    with pytest.raises(ad.InputError):
-        ad.datasets.load(path, target="nothing")
-
-
-def test_a_folder_of_images_has_no_place_for_targets(tmp_path):
-    data = ad.LabeledDataset(torch.rand(3, 4, 4), targets=[1.0, 2.0, 3.0])
-    with pytest.raises(ad.InputError, match="no place for targets|label"):
-        data.save(tmp_path / "folder")
-    assert not (tmp_path / "folder").exists()
 
 
 def test_frames_and_torch():
@@ -155,22 +118,6 @@ def test_frames_and_torch():
     assert ad.LabeledDataset.from_torch(wide, targets=True).targets.shape == (6, 3)
     with pytest.raises(ad.InputError, match="must be"):
         ad.LabeledDataset.from_torch([(X[0], "a")], targets=True)
-
-
-def test_what_is_packed_comes_back_and_digests_of_others_stay():
-    data = house().replace(target_unit=torch.tensor([2.0], dtype=torch.float64))
-    tensors, facts = pack_dataset(data)
-    back = unpack_dataset(tensors, json.loads(json.dumps(facts)))
-    assert torch.equal(back.targets, data.targets) and torch.equal(
-        back.target_unit, data.target_unit
-    )
-    assert back.target_columns == ("price",)
-    assert digest(data) != digest(data.replace(targets=data.targets + 1))
-    for wrong in ({"targets": data.targets[:2]}, {"targets": data.targets[:, 0]}):
-        with pytest.raises((ValueError, IndexError)):
-            unpack_dataset(tensors | wrong, facts)
-    plain, _ = pack_dataset(ad.LabeledDataset(X, [0] * 6))
-    assert set(plain) == {"x", "y", "weights"}
 
 
 def test_feature_spaces_leave_targets(tmp_path):

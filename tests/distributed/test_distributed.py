@@ -14,17 +14,15 @@ import distributed_worker as worker
 import pytest
 import torch
 from covering import first_of_each
+from safetensors.torch import load_file
 
 import advect as ad
-from advect.cost.pair import PairCost
-from advect.data.store import read_tensors
 from advect.flows.snapshots import load_snapshot
 from advect.io.logs import read_lines
-from advect.ot.ranks import Group, rows_of
-from advect.transport.ranks import own_pairs
 
 SCRIPT = str(Path(worker.__file__))
-ALONE = Group()
+with ad.distributed.group() as ALONE:  # a group of one
+    assert ALONE.size == 1
 
 
 def free_port():
@@ -34,11 +32,8 @@ def free_port():
 
 
 def environment(**more):
-    return (
-        os.environ
-        | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        | more
-    )
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return os.environ | threads | {"GLOO_SOCKET_IFNAME": "lo"} | more
 
 
 def start(size, task, folder, come=None, **more):
@@ -92,7 +87,7 @@ def assert_close(got, wanted, name, key):
 
 def assert_same_as_alone(folder, size, names):
     """Every rank has the same bits, and those of one process to 1e-5 and better."""
-    ranks = [read_tensors(Path(folder, f"rank-{rank}.safetensors"))[0] for rank in range(size)]
+    ranks = [load_file(Path(folder, f"rank-{rank}.safetensors")) for rank in range(size)]
     for name in names:
         for key, wanted in reference(name).items():
             got = ranks[0][f"{name}/{key}"]
@@ -112,14 +107,9 @@ def test_one_rank_is_a_plain_flow(name):
 
 @pytest.mark.slow
 def test_two_ranks_under_torchrun(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node=2",
-        "--master-addr=127.0.0.1",
-    ]
-    command += [f"--master-port={free_port()}", SCRIPT, "most", str(tmp_path)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    command += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
+    command += [SCRIPT, "most", str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert_same_as_alone(tmp_path, 2, worker.MOST)
@@ -131,9 +121,8 @@ def test_two_ranks_under_torchrun(tmp_path):
     )
     for frame, wanted in zip(ad.Trajectory.open(run), alone.trajectory, strict=True):
         assert torch.allclose(frame.dataset.x, wanted.dataset.x, atol=1e-7)
-        assert torch.equal(frame.dataset.y, wanted.dataset.y) and torch.equal(
-            frame.dataset.weights, wanted.dataset.weights
-        )
+        assert torch.equal(frame.dataset.y, wanted.dataset.y)
+        assert torch.equal(frame.dataset.weights, wanted.dataset.weights)
 
 
 def assert_as_uninterrupted(folder, result, wanted):
@@ -154,11 +143,8 @@ def test_a_killed_rank_stops_the_others_and_the_flow_goes_on(tmp_path):
     assert codes == [1, -signal.SIGKILL]
     assert seconds_to_notice(tmp_path, 0) < 10
     assert "LostRankError: rank 0 of 2 has lost another one" in errors[0] and "resume" in errors[0]
-    assert ad.Trajectory.open(tmp_path / "run").indices == [
-        0,
-        1,
-        2,
-    ]  # what was committed can be read
+    # what was committed can be read
+    assert ad.Trajectory.open(tmp_path / "run").indices == [0, 1, 2]
     assert_as_uninterrupted(tmp_path, worker.walk(tmp_path, ALONE, resume=tmp_path / "run"), wanted)
 
 
@@ -230,33 +216,6 @@ def test_a_rank_that_hangs_is_given_up_after_the_timeout(tmp_path):
 def test_a_rank_that_never_comes_is_an_error(tmp_path):
     _, errors = finish(start(2, "walk", tmp_path, come=1, TIMEOUT="5"))
     assert "the ranks did not come together" in errors[0]
-
-
-def test_rows_are_dealt_out_evenly():
-    for n in (1, 7, 8, 100):
-        for size in (1, 2, 3, 7):
-            parts = [rows_of(n, rank, size) for rank in range(size)]
-            assert [i for part in parts for i in range(n)[part]] == list(range(n))
-            lengths = [part.stop - part.start for part in parts]
-            assert max(lengths) - min(lengths) <= 1
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_every_pair_of_classes_has_one_rank(symmetric):
-    groups = [Group(rank, 3) for rank in range(3)]
-    masks = torch.stack(
-        [own_pairs((5, 5), symmetric, group, torch.device("cpu")) for group in groups]
-    )
-    wanted = torch.ones(5, 5).triu(diagonal=1) if symmetric else torch.ones(5, 5)
-    assert torch.equal(masks.sum(dim=0), wanted.long())
-    assert masks.sum(dim=(1, 2)).max() - masks.sum(dim=(1, 2)).min() <= 1
-
-
-@pytest.mark.slow
-def test_rows_that_do_not_fit_are_never_a_matrix(monkeypatch):
-    source, functional, walk = worker.problem("blocks", ALONE)
-    monkeypatch.setattr(PairCost, "matrix", lambda *_: pytest.fail("a matrix was made"))
-    assert ad.distributed.flow(source, functional, group=ALONE, **walk).status == "completed"
 
 
 def test_a_checkpoint_of_one_functional_is_one_of_the_other(tmp_path):

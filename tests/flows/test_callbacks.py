@@ -15,7 +15,6 @@ from covering import examples
 from hypothesis import given, strategies as st
 
 import advect as ad
-from advect._util.atomic import write_atomically
 from advect.flows.snapshots import CHECKPOINTS, load_snapshot
 from advect.io.logs import append_line, read_lines
 
@@ -83,24 +82,13 @@ def test_recorder_keeps_every_kth_and_the_last(every, n_steps, kept, tmp_path):
         assert [frame.index for frame in trajectory] == kept and trajectory[-1].index == kept[-1]
         for frame, other in zip(trajectory, memory, strict=True):
             assert frame.value == other.value == 56 - frame.index
-            assert torch.equal(frame.dataset.x, other.dataset.x) and frame.dataset.classes == (
-                "a",
-                "b",
-            )
-    assert f"{len(kept)} frames in memory" in repr(memory) and str(tmp_path) in repr(disk)
-
-
-def test_recorder_keeps_the_last_frame_of_a_stopped_flow(tmp_path):
-    for recorder in (ad.Recorder(10), ad.Recorder(10, tmp_path)):
-        assert run(recorder, stop_at(3)).trajectory.indices == [0, 3]
+            assert torch.equal(frame.dataset.x, other.dataset.x)
+            assert frame.dataset.classes == ("a", "b")
 
 
 def test_recorder_overwrite(tmp_path):
     run(ad.Recorder(1, tmp_path), n_steps=5)
-    with pytest.raises(
-        ad.InputError,
-        match="another flow.*Resume it, choose another directory, or pass overwrite=True",
-    ):
+    with pytest.raises(ad.InputError, match="another flow"):
         run(ad.Recorder(1, tmp_path), n_steps=2)
     assert ad.Trajectory.open(tmp_path).indices == [0, 1, 2, 3, 4, 5]
     result = run(ad.Recorder(1, tmp_path, overwrite=True), n_steps=2, integrator=ad.Euler(2.0))
@@ -122,11 +110,6 @@ def test_recorder_refusals(tmp_path):
             ad.Metric("m", len, every)
     with pytest.raises(ad.InputError, match="no recorded frames"):
         ad.Trajectory.open(tmp_path)
-
-
-def test_without_a_recorder_there_are_the_ends():
-    result = run()
-    assert result.trajectory.indices == [0, result.n_steps]
 
 
 def held():
@@ -159,13 +142,8 @@ def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
     callbacks = [recorder, ad.Checkpoint(tmp_path, every=20), watch]
     tracemalloc.start()
     try:
-        result = ad.flow(
-            source,
-            ad.Potential(ad.norm()),
-            integrator=ad.Adam(0.01),
-            n_steps=40 + 5 * kept,
-            callbacks=callbacks,
-        )
+        options = {"integrator": ad.Adam(0.01), "n_steps": 40 + 5 * kept, "callbacks": callbacks}
+        result = ad.flow(source, ad.Potential(ad.norm()), **options)
     finally:
         tracemalloc.stop()
     assert len(result.trajectory) == 9 + kept
@@ -192,12 +170,6 @@ def test_checkpoints_rotate_and_the_newest_wins(tmp_path):
     assert seen == [([0], 0), ([0], 0), ([0, 2], 2), ([0, 2], 2), ([2, 4], 4), ([2, 4], 4)]
     assert load_snapshot(tmp_path).index == 5  # the end
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(CHECKPOINTS)
-
-
-@pytest.mark.parametrize("ending", [stop_at(3), interrupt_at(3)])
-def test_checkpoint_at_the_end(ending, tmp_path):
-    run(ad.Checkpoint(tmp_path, every=100), ending, n_steps=9)
-    assert load_snapshot(tmp_path).index == 3
 
 
 def test_checkpoint_of_the_last_good_state(tmp_path):
@@ -230,12 +202,8 @@ def test_each_condition_stops(condition, index, message):
 
 
 def test_a_flow_that_has_settled():
-    result = run(
-        ad.StopWhen(1e-4),
-        n_steps=500,
-        functional=ad.Potential(half_square),
-        integrator=ad.Euler(0.2),
-    )
+    options = {"functional": ad.Potential(half_square), "integrator": ad.Euler(0.2)}
+    result = run(ad.StopWhen(1e-4), n_steps=500, **options)
     assert result.status == "stopped" and 10 < result.n_steps < 60
     assert result.values[-1] < 1e-3 * result.values[0]
 
@@ -302,62 +270,39 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_lines():
+def test_progress(monkeypatch):
     out = io.StringIO()
     run(ad.Progress(3, "walk", stream=out, interval=0.0), n_steps=3)
     lines = out.getvalue().splitlines()
-    assert len(lines) == 4 and all(line.startswith("walk: ") for line in lines)
-    assert lines[0].startswith("walk: 0/3, value 56, ") and lines[3].startswith(
-        "walk: 3/3, value 53, "
-    )
-    assert lines[3].endswith("steps/s")
-
-
-def test_progress_bar(monkeypatch):
+    assert len(lines) == 4 and lines[3].startswith("walk: 3/3, value 53, ")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     out = Terminal()
     progress = ad.Progress(3, "walk", stream=out)
-    run(progress, n_steps=3)
-    text = out.getvalue()
-    assert "walk" in text and "3/3" in text and "value 53" in text and "steps/s" in text
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0  # the cursor is back
-    out.truncate(0)
-    run(progress, n_steps=2)  # and once more
-    assert "2/3" in out.getvalue()
+    for n_steps in (3, 2):  # and once more
+        out.truncate(0)
+        run(progress, n_steps=n_steps)
+        text = out.getvalue()
+        assert f"{n_steps}/3" in text and f"value {56 - n_steps}" in text
+        assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0  # the cursor is back
 
 
 # The loop around them
 
 
-def test_plain_functions_and_truth():
-    seen = []
-    assert run(lambda step: seen.append(step.index)).status == "completed" and seen == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]
-
-    def enough(step):
-        return step.index == 2
-
-    result = run(enough)
-    assert (result.status, result.message, result.n_steps) == (
-        "stopped",
-        "enough asked to stop at step 2",
-        2,
-    )
-    assert run(lambda step: torch.tensor(step.index == 1)).n_steps == 1
-    assert run(lambda step: "yes").n_steps == 0 and run(lambda step: 0).n_steps == 5
-
-    class Nameless:
-        def __call__(self, step):
-            return step.index == 1
-
-    assert run(Nameless()).message == "Nameless asked to stop at step 1"
+@pytest.mark.parametrize(
+    ("answer", "n_steps"),
+    [
+        (lambda step: None, 5),
+        (lambda step: step.index == 2, 2),
+        (lambda step: torch.tensor(step.index == 1), 1),
+        (lambda step: "yes", 0),
+        (lambda step: 0, 5),
+    ],
+)
+def test_plain_functions_and_truth(answer, n_steps):
+    result = run(answer)
+    assert (result.status, result.n_steps) == ("stopped" if n_steps < 5 else "completed", n_steps)
 
 
 class Witness:
@@ -394,36 +339,26 @@ def test_hooks_and_their_order(tmp_path):
     log.clear()
     run(ad.Checkpoint(tmp_path), n_steps=1)
     run(Witness("a", log), n_steps=2, resume=tmp_path)
-    assert log == [
-        ("a", "begin", 1),
-        ("a", "step", 1),
-        ("a", "step", 2),
-        ("a", "end", 2, "completed"),
-    ]
+    end = ("a", "end", 2, "completed")
+    assert log == [("a", "begin", 1), ("a", "step", 1), ("a", "step", 2), end]
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "message"),
+    ("options", "status"),
     [
-        ({}, "completed", "5 steps made"),
-        ({"n_steps": 0}, "completed", "0 steps made"),
-        ({"ending": stop_at(3)}, "stopped", "<lambda> asked to stop at step 3"),
-        ({"ending": interrupt_at(3)}, "interrupted", "interrupted after step 3"),
+        ({}, "completed"),
+        ({"n_steps": 0}, "completed"),
+        ({"ending": stop_at(3)}, "stopped"),
+        ({"ending": interrupt_at(3)}, "interrupted"),
     ],
 )
-def test_status_and_message(options, status, message):
+def test_status_and_lengths(options, status):
     log, ending = [], options.pop("ending", None)
     result = run(Witness("a", log), *([ending] if ending else []), **options)
-    assert (result.status, result.message) == (status, message)
+    assert result.status == status and result.message and status in repr(result)
     assert log[-1] == ("a", "end", result.n_steps, status)
-    assert status in repr(result) and f"after {result.n_steps} steps" in repr(result)
-    lengths = {
-        len(result.values),
-        len(result.speeds),
-        len(result.seconds),
-        *map(len, result.terms.values()),
-    }
-    assert lengths == {result.n_steps + 1}
+    curves = (result.values, result.speeds, result.seconds, *result.terms.values())
+    assert {len(curve) for curve in curves} == {result.n_steps + 1}
 
 
 def test_an_error_in_a_callback_is_not_hidden():
@@ -443,17 +378,9 @@ def test_a_value_that_is_not_finite(value, good):
     log = []
     functional = ad.Potential(ad.norm()) + 2.0 * FailsAt(good, value)
     result = run(Witness("a", log), functional=functional)
-    assert (
-        result.status == "diverged"
-        and result.n_steps == good - 1
-        and log[-1] == ("a", "end", good - 1, "diverged")
-    )
-    assert "'2 FailsAt'" in result.message and "Potential" not in result.message
-    assert (
-        f"step {good}" in result.message
-        and str(value) in result.message
-        and "smaller step_size" in result.message
-    )
+    assert (result.status, result.n_steps) == ("diverged", good - 1)
+    assert log[-1] == ("a", "end", good - 1, "diverged")
+    assert "FailsAt" in result.message and "Potential" not in result.message
     assert result.dataset.x.flatten().tolist() == [55.0 - good, 59.0 - good]
     assert result.values == [56.0 - k for k in range(good)]
 
@@ -482,30 +409,6 @@ def test_flow_refusals():
 
 
 # Storage
-
-plain_names = (
-    st.text(max_size=4) | st.integers(-(2**70), 2**70) | st.booleans() | st.floats(allow_nan=False)
-)
-names = plain_names | st.recursive(
-    plain_names, lambda part: st.lists(part, max_size=3).map(tuple), max_leaves=4
-)
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def fail(*_):
-        raise OSError("no space left")
-
-    for name in ("replace", "fsync"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, fail)
-            with pytest.raises(OSError, match="no space"):
-                write_atomically(path, b"new")
-        assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new" and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_frame_that_fails_is_not_committed(tmp_path, monkeypatch):

@@ -11,20 +11,20 @@ from flow_cases import bowl, draw, first_velocity, labeled, states
 from setups import SETUPS
 
 import advect as ad
-from advect.data.store import read_tensors, write_tensors
-from advect.flows.snapshots import load_snapshot, save_snapshot
-from advect.transport.notes import rounding
+from advect.flows.snapshots import load_snapshot
 
 QUICK = [name for name, setup in SETUPS.items() if not setup.data][::3]
 SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])
+WIDE = torch.float64
 STEEP = ad.Euler(1.5)  # the bowl's curvature is up to about 5: far too large a step
 
 
 def rises(values, dtype):
-    """How often a value rises by more than rounding."""
-    largest = max(map(abs, values))
+    """How often a value rises by more than rounding: next to the largest, whose terms may cancel."""
+    wide, narrow = (8 * torch.finfo(kind).eps * max(map(abs, values)) for kind in (WIDE, dtype))
     return sum(
-        after - before > rounding(dtype, largest, abs(before)) for before, after in pairwise(values)
+        after - before > max(wide, min(narrow, 1e-3 * abs(before)))
+        for before, after in pairwise(values)
     )
 
 
@@ -56,14 +56,9 @@ def test_ordinary_flows_descend(name):
 @pytest.mark.filterwarnings("ignore")
 def test_ordinary_flows_descend_all_the_way(name):
     result = SETUPS[name].run(n=150, n_steps=100)
-    assert rises(result.values, result.dataset.x.dtype) == 0 and result.status in (
-        "completed",
-        "stalled",
-    )
-    last, largest = result.values[-1], max(map(abs, result.values))
-    assert last - result.best.value <= rounding(
-        result.dataset.x.dtype, largest, abs(last)
-    )  # at rest, values differ by rounding
+    assert result.status in ("completed", "stalled")
+    assert rises(result.values, result.dataset.x.dtype) == 0
+    assert rises([result.best.value, result.values[-1]], result.dataset.x.dtype) == 0
 
 
 class TestGradients:
@@ -97,27 +92,13 @@ class TestGradients:
         velocity = first_velocity(self.source, energy, dynamics)["x"]
         # Differences of a value that is solved all the way, at the same epsilon; the default stops
         # at marginals to 1e-3.
-        tight = ad.OTDD(
-            self.target,
-            cost=self.costs[cost],
-            solver=ad.Sinkhorn(epsilon=epsilon, tol=1e-11),
-        )
+        solver = ad.Sinkhorn(epsilon=epsilon, tol=1e-11)
+        tight = ad.OTDD(self.target, cost=self.costs[cost], solver=solver)
         gradient = oracles.central_differences(
             lambda x: tight(rho.replace(x=x)).item(), rho.x, step=1e-5
         )
         exact = -gradient / rho.weights[:, None]
         assert (velocity - exact).norm() < 5e-3 * exact.norm()
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("through", [True, False])
-    def test_detached_is_not_the_gradient(self, through):
-        energy = ad.OTDD(self.target, solver=ad.Sinkhorn(0.1, tol=1e-11))
-        velocity = first_velocity(self.source, energy, ad.FeatureDriven(through_laws=through))["x"]
-        gradient = oracles.central_differences(
-            lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5
-        )
-        exact = -gradient / self.source.weights[:, None]
-        assert bool((velocity - exact).norm() < 1e-5 * exact.norm()) == through
 
 
 class TestBacktracking:
@@ -125,23 +106,21 @@ class TestBacktracking:
         fixed = ad.flow(
             SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=4, control=ad.FixedSteps()
         )
-        assert fixed.status in ("rose", "diverged") and rises(fixed.values, torch.float64)
+        assert fixed.status in ("rose", "diverged") and rises(fixed.values, WIDE)
         held = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=60)
-        assert held.status == "completed" and rises(held.values, torch.float64) == 0
-        assert (
-            held.speeds[-1] < 1e-3 * held.speeds[0]
-        )  # at rest: a guarantee, not only a value that falls a little
+        assert held.status == "completed" and rises(held.values, WIDE) == 0
+        # at rest: a guarantee, not only a value that falls a little
+        assert held.speeds[-1] < 1e-3 * held.speeds[0]
 
-    def test_armijo_ends_oscillation(self, monkeypatch):
+    def test_armijo_ends_oscillation(self):
         """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is
         made smaller.
         """
         data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
         square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
-        assert ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20).values[-1] < 1e-6
-        monkeypatch.setattr("advect.flows.control._LEAST_SHARE", 0.0)
-        slow = ad.flow(data, square, integrator=ad.Euler(1.9999), n_steps=20)
-        assert slow.values[-1] > 0.49
+        options = {"integrator": ad.Euler(1.9999), "n_steps": 20}
+        assert ad.flow(data, square, **options).values[-1] < 1e-6
+        assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] > 0.49
 
     def test_heun_does_not_rest_where_its_velocities_cancel(self):
         """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing,
@@ -192,14 +171,10 @@ class TestBacktracking:
 
     @pytest.mark.parametrize("integrator", [ad.Momentum(0.8), ad.Adam(1.0), ad.Adagrad(6.0)])
     def test_memories_restart_at_a_rejection(self, integrator):
-        assert rises(
-            ad.flow(SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30).values,
-            torch.float64,
-        )
-        result = ad.flow(
-            SOURCE, ad.Potential(bowl), integrator=integrator, n_steps=30, control=ad.Backtracking()
-        )
-        assert result.status == "completed" and rises(result.values, torch.float64) == 0
+        options = {"integrator": integrator, "n_steps": 30}
+        assert rises(ad.flow(SOURCE, ad.Potential(bowl), **options).values, WIDE)
+        result = ad.flow(SOURCE, ad.Potential(bowl), **options, control=ad.Backtracking())
+        assert result.status == "completed" and rises(result.values, WIDE) == 0
 
     def test_stalled(self):
         """A velocity that points uphill: no step descends."""
@@ -212,41 +187,6 @@ class TestBacktracking:
         result = ad.flow(SOURCE, ad.Potential(bowl), dynamics=Uphill(), n_steps=5)
         assert result.status == "stalled" and result.n_steps == 0 and "smaller" in result.message
         assert torch.equal(result.dataset.x, SOURCE.x)
-
-
-class TestEmbeddings:
-    """Through a network whose slopes are steep, a fixed step is far too long."""
-
-    @staticmethod
-    def network(seed=0, inner=24):
-        draws = torch.Generator().manual_seed(seed)
-        first, second = (
-            torch.randn(a, b, generator=draws, dtype=torch.float64)
-            for a, b in ((3, inner), (inner, 8))
-        )
-        return ad.Embedding(lambda x: torch.relu(x @ first + 1) @ second)
-
-    def flow(self, n_steps=6, solver=None, **options):
-        source, target = labeled([8, 8], 3, 1), labeled([7, 9], 3, 2)
-        source = source.to(dtype=torch.float64).replace(x=source.x.double() + 2)
-        cost = ad.GroundCost(feature=self.network())
-        energy = ad.OTDD(target.to(dtype=torch.float64), cost=cost, solver=solver)
-        return ad.flow(source, energy, n_steps=n_steps, **options)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("laws", [True, False])
-    @pytest.mark.parametrize(
-        "integrator",
-        [ad.Euler(0.2), ad.Heun(0.2), ad.Momentum(0.1), ad.Adam(0.5), ad.Adagrad(0.5)],
-        ids=lambda integrator: type(integrator).__name__,
-    )
-    def test_by_default_values_fall_and_nothing_explodes(self, integrator, laws):
-        dynamics = ad.FeatureDriven(through_laws=laws)
-        result = self.flow(integrator=integrator, dynamics=dynamics)
-        assert isinstance(result.control, ad.Backtracking)
-        assert rises(result.values, torch.float64) == 0
-        assert result.values[-1] < 0.5 * result.values[0]
-        assert float(result.dataset.x.abs().max()) < 20
 
 
 class TestDefaults:
@@ -305,32 +245,16 @@ class TestResume:
         def run(n_steps, resume=None):
             energy = Counted(ad.Potential(bowl))
             callbacks = [ad.Checkpoint(tmp_path, every=1)]
-            return ad.flow(
-                SOURCE,
-                energy,
-                integrator=STEEP,
-                n_steps=n_steps,
-                callbacks=callbacks,
-                resume=resume,
-            ), energy
+            options = {"integrator": STEEP, "callbacks": callbacks, "resume": resume}
+            return ad.flow(SOURCE, energy, n_steps=n_steps, **options), energy
 
         whole, all_of_it = run(12)
         _, first = run(5)
         assert load_snapshot(tmp_path).control["scale"] < 1
         resumed, rest = run(12, resume=tmp_path)
         assert resumed.values == whole.values and torch.equal(resumed.dataset.x, whole.dataset.x)
-        assert (
-            first.evaluations + rest.evaluations == all_of_it.evaluations + 1
-        )  # the state of the checkpoint, once more
-
-    def test_checkpoints_of_0_1_are_refused(self, tmp_path):
-        path = tmp_path / "old.safetensors"
-        save_snapshot(states(SOURCE, ad.Potential(bowl), 2)[-1].snapshot, path)
-        tensors, facts = read_tensors(path)
-        del facts["control"]
-        write_tensors(path, tensors, facts)
-        with pytest.raises(ad.InputError, match="advect 0.1"):
-            ad.flow(SOURCE, ad.Potential(bowl), n_steps=4, resume=path)
+        # the state of the checkpoint, once more
+        assert first.evaluations + rest.evaluations == all_of_it.evaluations + 1
 
     def test_the_best_state_is_kept(self, tmp_path):
         def run(n_steps, resume=None):
@@ -407,11 +331,8 @@ class TestNearTheTarget:
         step = next(step for step in steps if step.index == 5)
         x = step.dataset.x.double().requires_grad_()
         solver = ad.Sinkhorn(epsilon=step.snapshot.functional["epsilon"].item(), tol=1e-12)
-        ad.otdd(
-            step.dataset.to(dtype=torch.float64).replace(x=x),
-            target.to(dtype=torch.float64),
-            solver=solver,
-        ).loss.backward()
+        wide = step.dataset.to(dtype=WIDE).replace(x=x)
+        ad.otdd(wide, target.to(dtype=WIDE), solver=solver).loss.backward()
         expected = -x.grad / step.dataset.weights[:, None]
         assert float((step.velocity["x"] - expected).norm() / expected.norm()) < 0.05
 
@@ -419,15 +340,9 @@ class TestNearTheTarget:
     def test_a_sharpened_solver_resumes_bit_for_bit(self, tmp_path):
         source = blobs()
         target = source.replace(x=source.x + 4)
-        whole = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=20)
-        ad.flow(
-            source,
-            ad.OTDD(target),
-            integrator=ad.Euler(0.4),
-            n_steps=11,
-            callbacks=[ad.Checkpoint(tmp_path)],
-        )
-        resumed = ad.flow(
-            source, ad.OTDD(target), integrator=ad.Euler(0.4), n_steps=20, resume=tmp_path
-        )
+        options = {"integrator": ad.Euler(0.4)}
+        whole = ad.flow(source, ad.OTDD(target), n_steps=20, **options)
+        callbacks = [ad.Checkpoint(tmp_path)]
+        ad.flow(source, ad.OTDD(target), n_steps=11, callbacks=callbacks, **options)
+        resumed = ad.flow(source, ad.OTDD(target), n_steps=20, resume=tmp_path, **options)
         assert torch.equal(whole.dataset.x, resumed.dataset.x) and whole.values == resumed.values

@@ -5,12 +5,10 @@ import oracles
 import pytest
 import torch
 from flow_cases import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
+from scipy.linalg import sqrtm
 
 import advect as ad
-from advect.classes.clustering import clusters
-from advect.classes.relabel import law_points, relabel
 from advect.data.laws import Diagonal, Factored, Full
-from advect.data.laws.linalg import symmetric_root
 
 MOTIONS = {
     "euclidean": ("euclidean", ad.Bures()),
@@ -31,17 +29,11 @@ class TestLawVelocities:
         up to rounding.
         """
         motion, label = MOTIONS[name]
-        source, target = (
-            labeled([5, 9, 14], dim, 1, weighted=True),
-            labeled([12, 8], dim, 2, shift=2.0),
-        )
-        cost = ad.GroundCost(label=label)
-        fixed = first_velocity(
-            source, ad.OTDD(target, cost=cost, solver=solver), ad.JointFixedLabels(motion)
-        )
-        each = first_velocity(
-            source, ad.OTDD(target, cost=cost, solver=solver), ad.JointVariableLabels(laws=motion)
-        )
+        source = labeled([5, 9, 14], dim, 1, weighted=True)
+        target = labeled([12, 8], dim, 2, shift=2.0)
+        energy = ad.OTDD(target, cost=ad.GroundCost(label=label), solver=solver)
+        fixed = first_velocity(source, energy, ad.JointFixedLabels(motion))
+        each = first_velocity(source, energy, ad.JointVariableLabels(laws=motion))
         assert fixed.keys() == each.keys()
         scale = fixed["x"].abs().max().item()
         torch.testing.assert_close(fixed["x"], each["x"], rtol=0, atol=1e-12 * scale)
@@ -77,7 +69,8 @@ class TestLawVelocities:
             gradient = oracles.central_differences(value, parameters[part], step=1e-5)
             expected = -gradient / rho.class_mass.reshape(-1, *[1] * (gradient.ndim - 1))
             if name == "bures" and part == "covariance":
-                expected = 2 * symmetric_root(parameters[part]) @ expected
+                roots = [torch.as_tensor(sqrtm(part.numpy()).real) for part in parameters[part]]
+                expected = 2 * torch.stack(roots) @ expected
             torch.testing.assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
 
     def test_factored_mass_reaches_every_row(self):
@@ -85,10 +78,8 @@ class TestLawVelocities:
         (1e-6 as above).
         """
         source, target = labeled([4, 7], 2, 5), labeled([5, 5], 2, 6, shift=1.0)
-        dynamics, energy = (
-            ad.JointFixedLabels("factored"),
-            ad.OTDD(target, cost=EXACT_LAWS, solver=TIGHT),
-        )
+        dynamics = ad.JointFixedLabels("factored")
+        energy = ad.OTDD(target, cost=EXACT_LAWS, solver=TIGHT)
         velocity = first_velocity(source, energy, dynamics)
         rho = dynamics.start(source)
         parameters = dynamics.parameters(rho)
@@ -102,15 +93,17 @@ class TestLawVelocities:
             velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6
         )
 
-    def test_defaults_follow_the_dimension(self):
-        for dim, kind in ((3, Factored), (70, Factored)):
-            assert isinstance(
-                ad.JointFixedLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind
-            )
-        for dim, kind in ((3, Full), (9, Diagonal)):
-            assert isinstance(
-                ad.JointVariableLabels().start(labeled([3, 4], dim, 1)).law.covariance, kind
-            )
+    @pytest.mark.parametrize(
+        ("dynamics", "dim", "kind"),
+        [
+            (ad.JointFixedLabels(), 3, Factored),
+            (ad.JointFixedLabels(), 70, Factored),
+            (ad.JointVariableLabels(), 3, Full),
+            (ad.JointVariableLabels(), 9, Diagonal),
+        ],
+    )
+    def test_defaults_follow_the_dimension(self, dynamics, dim, kind):
+        assert isinstance(dynamics.start(labeled([3, 4], dim, 1)).law.covariance, kind)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("spread", [1e-4, 0.0], ids=["tight", "equal points"])
@@ -129,12 +122,8 @@ class TestLawVelocities:
         middles = 3 * draw(3, 3, seed=1)
         source = ad.LabeledDataset((middles[y] + spread * draw(30, 3, seed=2)).float(), y)
         target = ad.LabeledDataset((middles[y] + 1 + draw(30, 3, seed=3)).float(), y)
-        values = [
-            state.value
-            for state in states(
-                source, ad.OTDD(target), 15, dynamics=dynamics, integrator=integrator
-            )
-        ]
+        options = {"dynamics": dynamics, "integrator": integrator}
+        values = [step.value for step in states(source, ad.OTDD(target), 15, **options)]
         assert max(values) <= values[0] * (1 + 1e-6) and values[-1] < 0.7 * values[0]
 
     def test_rows_without_mass_stay(self):
@@ -157,14 +146,10 @@ class TestLawVelocities:
         x, y = draw(6, 2).float(), [0, 0, 0, 0, 0, 1]
         target = labeled([3, 3], 2, 1, shift=2.0)
         logits = torch.tensor([0.0] * 5 + [logit], dtype=torch.float64)
+        energy = ad.OTDD(target.to(dtype=torch.float32))
         runs = [
-            ad.flow(
-                ad.LabeledDataset(x, y, weights=weights),
-                ad.OTDD(target.to(dtype=torch.float32)),
-                dynamics=dynamics,
-                n_steps=3,
-            )
-            for weights in (torch.softmax(logits, 0), [1.0] * 5 + [0.0])
+            ad.flow(ad.LabeledDataset(x, y, weights=w), energy, dynamics=dynamics, n_steps=3)
+            for w in (torch.softmax(logits, 0), [1.0] * 5 + [0.0])
         ]
         assert [run.status for run in runs] == ["completed"] * 2
         torch.testing.assert_close(
@@ -172,14 +157,6 @@ class TestLawVelocities:
         )
         assert torch.equal(runs[0].dataset.x[5], x[5])
         assert (runs[0].dataset.x[:5] - x[:5]).abs().min() > 0
-
-    def test_fixed_labels_keep_labels(self):
-        source, target = labeled([6, 9], 2, 1), labeled([5, 5, 5], 2, 2, shift=3.0)
-        last = ad.flow(source, ad.OTDD(target), dynamics=ad.JointFixedLabels(), n_steps=5).dataset
-        assert torch.equal(last.y, source.y)
-        assert last.classes == source.classes
-        assert len(last.law) == 2
-        assert last.law_index is None
 
 
 class TestCarriedLaws:
@@ -234,13 +211,10 @@ class TestCarriedLaws:
         target = labeled([7, 7], 2, 2, shift=3.0)
         options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2)}
 
+        energy = ad.OTDD(target, cost=EXACT_LAWS, solver=ad.ExactOT())
+
         def run(data, n_steps):
-            return ad.flow(
-                data,
-                ad.OTDD(target, cost=EXACT_LAWS, solver=ad.ExactOT()),
-                n_steps=n_steps,
-                **options,
-            ).dataset
+            return ad.flow(data, energy, n_steps=n_steps, **options).dataset
 
         whole, parts = run(source, 6), run(run(source, 3), 3)
         torch.testing.assert_close(parts.x, whole.x, rtol=1e-9, atol=1e-9)
@@ -248,29 +222,6 @@ class TestCarriedLaws:
             parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9
         )
         assert torch.equal(parts.y, whole.y)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("motion", [None, "diagonal", "bures", "factored"])
-    def test_fixed_labels_start_from_laws_of_particles_joined(self, motion):
-        """A flow from where a jd-vl flow ended: each class starts with the moments of the mixture
-        of its particles' laws.
-        """
-        options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2), "n_steps": 3}
-        ended = ad.flow(ad.LabeledDataset(self.x, self.y), ad.OTDD(self.target), **options).dataset
-        rho = ad.JointFixedLabels(motion).start(ended)
-        assert rho.law_index is None and len(rho.law) == len(ended.classes)
-        for code in range(len(ended.classes)):
-            own = ended.law.take((ended.y == code).nonzero()[:, 0])
-            middle = own.means.mean(dim=0)
-            spread = (own.means - middle).T @ (own.means - middle) / len(own)
-            wanted = own.covariances().mean(dim=0) + spread
-            wanted = torch.diag(wanted.diagonal()) if motion == "diagonal" else wanted
-            torch.testing.assert_close(rho.law.means[code], middle)
-            torch.testing.assert_close(rho.law.covariances()[code], wanted)
-        again = ad.flow(
-            ended, ad.OTDD(self.target), dynamics=ad.JointFixedLabels(motion), n_steps=2
-        )
-        assert again.values[0] > 0
 
 
 class TestFeatureDriven:
@@ -348,26 +299,13 @@ class TestBounds:
         # Once: with fd all particles meet in a corner, label distances vanish, and 0 was divided by
         # 0.
         x = torch.rand(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        source, target = (
-            ad.LabeledDataset(x, torch.arange(12) % 2),
-            labeled([5, 6], 3, 2, shift=4.0),
-        )
+        source = ad.LabeledDataset(x, torch.arange(12) % 2)
+        target = labeled([5, 6], 3, 2, shift=4.0)
         energy, options = ad.OTDD(target), {"integrator": ad.Euler(0.5), "n_steps": 4}
         bounded = ad.flow(source, energy, dynamics=dynamics(bounds=(0.0, 1.0)), **options).dataset.x
         assert bounded.min() >= 0
         assert bounded.max() == 1
         assert ad.flow(source, energy, dynamics=dynamics(), **options).dataset.x.max() > 2
-
-
-def clustered_laws(centres, sizes, seed=0):
-    """Laws with means near centres and unit covariances."""
-    means = torch.cat(
-        [
-            torch.tensor(c).double() + 0.1 * draw(n, 2, seed=seed)
-            for c, n in zip(centres, sizes, strict=True)
-        ]
-    )
-    return ad.Gaussians(means, Full(torch.eye(2, dtype=torch.float64).repeat(len(means), 1, 1)))
 
 
 class TestVariableLabels:
@@ -412,24 +350,6 @@ class TestVariableLabels:
         assert torch.cdist(last.x, self.target_centres).min(dim=1).values.max() < 4
         assert result.values[-1] < 1e-3 * result.values[0]
 
-    @pytest.mark.slow
-    def test_four_classes_become_two(self):
-        """Classes that die keep their place and have no samples."""
-        source = self.around(self.target_centres, 15, ["a", "b", "c", "d"], 1)
-        target = self.around(
-            self.source_centres[:1].expand(2, 2) + torch.tensor([[0.0, 0.0], [30.0, 30.0]]),
-            30,
-            None,
-            21,
-        )
-        dynamics = ad.JointVariableLabels("dbscan?eps=3", laws="bures")
-        last = ad.flow(
-            source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30
-        ).dataset
-        assert last.classes[:4] == ("a", "b", "c", "d")
-        counts = sorted(last.counts.values())  # classes that were born on the way have died as well
-        assert counts == [0] * (len(counts) - 2) + [30, 30]
-
     def test_every(self):
         """With every=3 the labels are read off after moves 3, 6, 9, …"""
         asked = []
@@ -463,49 +383,53 @@ class Fixed:
 
 
 class TestClustering:
-    before = torch.tensor([0] * 6 + [1] * 6)
+    """Labels that are read off clusters: after one step, of particles that hardly move."""
 
-    def test_survivors_keep_their_places_whatever_the_clusters_are_called(self):
-        laws = clustered_laws([(0.0, 0.0), (20.0, 0.0)], [6, 6])
-        for found in ([5] * 6 + [2] * 6, [0] * 6 + [1] * 6, [1] * 6 + [0] * 6):
-            assert torch.equal(relabel(laws, self.before, Fixed(found)), self.before)
+    def relabeled(self, means, y, clustering, classes=None):
+        source = ad.LabeledDataset(torch.tensor(means).double(), y, classes=classes)
+        dynamics, still = (
+            ad.JointVariableLabels(clustering),
+            ad.Potential(lambda x, y: 0 * x.sum(1)),
+        )
+        return ad.flow(source, still, dynamics=dynamics, n_steps=1).dataset.y.tolist()
 
-    def test_birth_and_death(self):
-        laws = clustered_laws([(0.0, 0.0), (20.0, 0.0)], [6, 6])
-        born = relabel(laws, self.before, Fixed([0] * 4 + [1] * 2 + [2] * 6))
-        assert born.tolist() == [0] * 4 + [2] * 2 + [1] * 6
-        dead = relabel(laws, self.before, Fixed([0] * 12))
-        assert dead.unique().numel() == 1
-        assert dead[0] in (0, 1)
+    @pytest.mark.parametrize(
+        ("found", "wanted"),
+        [
+            ([5] * 6 + [2] * 6, [0] * 6 + [1] * 6),  # whatever clusters are called
+            ([1] * 6 + [0] * 6, [0] * 6 + [1] * 6),
+            ([0] * 4 + [1] * 2 + [2] * 6, [0] * 4 + [2] * 2 + [1] * 6),  # a class is born
+            ([0] * 5 + [1] * 7, [0] * 5 + [1] * 7),  # the largest overlap claims the name
+            ([-1] * 12, [0] * 6 + [1] * 6),  # all noise
+        ],
+    )
+    def test_names_survive(self, found, wanted):
+        means = [[20.0 * (k // 6), 0.1 * k] for k in range(12)]
+        assert self.relabeled(means, [0] * 6 + [1] * 6, Fixed(found)) == wanted
 
-    def test_largest_overlap_claims_the_name(self):
-        laws = clustered_laws([(0.0, 0.0), (20.0, 0.0)], [6, 6])
-        found = relabel(laws, self.before, Fixed([0] * 5 + [1] * 7))
-        assert found.tolist() == [0] * 5 + [1] * 7
+    def test_a_class_that_dies_has_no_samples(self):
+        means = [[20.0 * (k // 6), 0.1 * k] for k in range(12)]
+        assert len(set(self.relabeled(means, [0] * 6 + [1] * 6, Fixed([0] * 12)))) == 1
 
     def test_noise_joins_the_nearest_cluster(self):
-        laws = clustered_laws([(0.0, 0.0), (20.0, 0.0), (12.0, 0.0)], [6, 5, 1])
-        assert clusters("dbscan?eps=2", law_points(laws))[-1] == -1
-        assert (
-            relabel(laws, torch.tensor([0] * 6 + [1] * 5 + [0]), "dbscan?eps=2").tolist()
-            == [0] * 6 + [1] * 6
-        )
+        means = [[0.0, 0.1 * k] for k in range(6)] + [[20.0, 0.1 * k] for k in range(5)]
+        y = [0] * 6 + [1] * 5 + [0]
+        found = self.relabeled([*means, [12.0, 0.0]], y, Fixed([0] * 6 + [1] * 5 + [-1]))
+        assert found[:11] == y[:11]
 
-    def test_all_noise_changes_nothing(self):
-        laws = clustered_laws([(100.0 * k, 0.0) for k in range(12)], [1] * 12)
-        assert torch.equal(relabel(laws, self.before, "dbscan"), self.before)
-        source = ad.LabeledDataset(draw(8, 2), [0, 1] * 4)
-        dynamics = ad.JointVariableLabels("dbscan?eps=1e-9&min_samples=8")
-        last = ad.flow(source, ad.OTDD(labeled([4, 4], 2, 1)), dynamics=dynamics, n_steps=2).dataset
-        assert torch.equal(last.y, source.y)
+    def test_points_that_are_clustered_resemble_w2(self):
+        """Squared distances of the points: exact for diagonal laws, to rounding."""
+        seen = []
 
-    def test_points_resemble_w2(self):
-        """Squared distances of law points: exact for diagonal laws and for commuting covariances,
-        to rounding.
-        """
-        deviations = draw(6, 3, seed=1).abs()
-        for covariance in (Diagonal(deviations), Full(torch.diag_embed(deviations.square()))):
-            laws = ad.Gaussians(draw(6, 3, seed=2), covariance)
-            points = law_points(laws)
-            squared = ((points[:, None] - points[None]) ** 2).sum(-1)
-            np.testing.assert_allclose(squared, ad.bures(laws, laws).numpy(), atol=1e-12)
+        class Watching(Fixed):
+            def fit_predict(self, points):
+                seen.append(points)
+                return self.codes
+
+        laws = ad.Gaussians(draw(6, 3, seed=2), Diagonal(draw(6, 3, seed=1).abs()))
+        data = ad.LabeledDataset(draw(6, 3), [0, 1] * 3, law=laws, law_index=range(6))
+        dynamics = ad.JointVariableLabels(Watching([0, 1] * 3), laws="diagonal")
+        still = ad.Potential(lambda x, y: 0 * x.sum(1))
+        ad.flow(data, still, dynamics=dynamics, n_steps=1)
+        squared = ((seen[0][:, None] - seen[0][None]) ** 2).sum(-1)
+        np.testing.assert_allclose(squared, ad.bures(laws, laws).numpy(), atol=1e-12)

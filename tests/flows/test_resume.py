@@ -72,9 +72,7 @@ def two_targets(target):
 
 @dataclass
 class Setting:
-    """A flow that can be run again from scratch: its functional and its generator are made anew
-    each time.
-    """
+    """A flow that can be run again from scratch: its functional and its generator are made anew each time."""
 
     source: ad.LabeledDataset
     target: ad.LabeledDataset
@@ -83,20 +81,9 @@ class Setting:
     integrator: object = None
 
     def run(self, callbacks=(), n_steps=N_STEPS, resume=None):
-        options = {
-            "dynamics": self.dynamics,
-            "integrator": self.integrator,
-            "n_steps": n_steps,
-            "resume": resume,
-        }
-        generator = torch.Generator().manual_seed(3)
-        return ad.flow(
-            self.source,
-            self.energy(self.target),
-            callbacks=callbacks,
-            generator=generator,
-            **options,
-        )
+        options = {"dynamics": self.dynamics, "integrator": self.integrator, "resume": resume}
+        options |= {"callbacks": callbacks, "generator": torch.Generator().manual_seed(3)}
+        return ad.flow(self.source, self.energy(self.target), n_steps=n_steps, **options)
 
 
 def setting(dynamics="fd", integrator="momentum", dtype=torch.float32, energy=ad.OTDD):
@@ -110,15 +97,11 @@ def same_data(a, b):
     assert (a.law is None) == (b.law is None) and (a.law_index is None) == (b.law_index is None)
     if a.law is not None:
         assert type(a.law.covariance) is type(b.law.covariance)
-        assert torch.equal(a.law.means, b.law.means) and torch.equal(
-            a.law.covariances(), b.law.covariances()
-        )
-        for name, value in vars(a.law.covariance).items():
-            if name != "compressed":
-                other = getattr(b.law.covariance, name)
-                assert (
-                    torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other
-                )
+        assert torch.equal(a.law.means, b.law.means)
+        assert torch.equal(a.law.covariances(), b.law.covariances())
+        held, other = a.law.covariance.tensors(), b.law.covariance.tensors()
+        assert held.keys() == other.keys()
+        assert all(torch.equal(held[name], other[name]) for name in held)
     if a.law_index is not None:
         assert torch.equal(a.law_index, b.law_index)
 
@@ -131,12 +114,8 @@ def same_frames(a, b):
 
 
 def same_result(a, b):
-    assert (
-        a.values == b.values
-        and a.terms == b.terms
-        and a.speeds == b.speeds
-        and a.n_steps == b.n_steps
-    )
+    assert a.values == b.values and a.terms == b.terms
+    assert a.speeds == b.speeds and a.n_steps == b.n_steps
     assert len(a.seconds) == len(b.seconds) == len(a.values)
     assert b.seconds == sorted(b.seconds) and b.seconds[0] > 0
     same_data(a.dataset, b.dataset)
@@ -213,32 +192,6 @@ def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
 
 
-@pytest.mark.slow
-def test_a_class_that_is_born_survives_a_resume(tmp_path, unsynced):
-    source, target = pair()
-    source = ad.LabeledDataset(source.x, ["only"] * len(source))
-    dynamics = ad.JointVariableLabels("kmeans?n_clusters=3", laws="diagonal")
-    whole = crash_and_resume(
-        Setting(source, target, dynamics=dynamics, integrator=ad.Euler(0.3)), tmp_path
-    )
-    assert whole.dataset.classes[0] == "only" and len(whole.dataset.classes) > 1
-
-
-def test_noise_goes_on_where_it_was():
-    """The test above would not see a generator that starts over if there were no noise to begin
-    with.
-    """
-    case = setting("fd", "maruyama")
-    other = ad.flow(
-        case.source,
-        ad.OTDD(case.target),
-        integrator=case.integrator,
-        n_steps=3,
-        generator=torch.Generator().manual_seed(4),
-    )
-    assert not torch.equal(case.run(n_steps=3).dataset.x, other.dataset.x)
-
-
 def test_resume_from_a_file_of_the_middle(tmp_path, unsynced):
     case = setting()
     whole = case.run([ad.Checkpoint(tmp_path, every=6)])
@@ -250,44 +203,21 @@ def test_resume_from_a_file_of_the_middle(tmp_path, unsynced):
 
 
 @pytest.mark.slow
-def test_the_first_file_to_go_is_not_the_one_we_came_from(tmp_path, unsynced):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_file_that_a_flow_came_from_is_not_the_first_to_go(damaged, tmp_path, unsynced):
+    """Which is older is read off the file, not off the clock; a damaged one is written over."""
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
     indices = {name: load_snapshot(tmp_path / name).index for name in CHECKPOINTS}
     newest, oldest = max(indices, key=indices.get), min(indices, key=indices.get)
-    os.utime(
-        tmp_path / newest, ns=(1, 1)
-    )  # copied with other times, as by a version control system or an archive
-    case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=5, resume=tmp_path)
-    # Once: which file is older is read off the clock rather than off the file.
-    assert (
-        load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 5
-    )
-
-
-@pytest.mark.slow
-def test_the_good_file_stays_when_the_newer_was_damaged(tmp_path, unsynced):
-    case = setting()
-    case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=4)
-    indices = {name: load_snapshot(tmp_path / name).index for name in CHECKPOINTS}
-    newest, oldest = max(indices, key=indices.get), min(indices, key=indices.get)
-    (tmp_path / newest).write_bytes(b"damaged")
-    case.run([ad.Checkpoint(tmp_path, every=1), interrupt_at(4)], resume=tmp_path)
-    # Once: the only good one is written over, the damaged one stays.
-    assert (
-        load_snapshot(tmp_path / newest).index == 4 and load_snapshot(tmp_path / oldest).index == 3
-    )
-
-
-@pytest.mark.slow
-def test_a_new_flow_clears_the_checkpoints_of_another(tmp_path):
-    case = setting()
-    case.run([ad.Checkpoint(tmp_path, every=1)])
-    case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=0)
-    assert (
-        load_snapshot(tmp_path).index == 0
-        and sum((tmp_path / name).exists() for name in CHECKPOINTS) == 1
-    )
+    if damaged:
+        (tmp_path / newest).write_bytes(b"damaged")
+    else:  # copied with other times, as by a version control system or an archive
+        os.utime(tmp_path / newest, ns=(1, 1))
+    stop = [interrupt_at(4)] if damaged else []
+    case.run([ad.Checkpoint(tmp_path, every=1), *stop], n_steps=5, resume=tmp_path)
+    left = [load_snapshot(tmp_path / name).index for name in (newest, oldest)]
+    assert left == ([4, 3] if damaged else [4, 5])
 
 
 def test_interrupt_while_evaluating(tmp_path, unsynced):
@@ -308,14 +238,6 @@ def test_interrupt_while_evaluating(tmp_path, unsynced):
     assert first.status == "interrupted" and first.n_steps == 2 and len(first.values) == 3
     resumed = case.run(resume=tmp_path)
     same_result(case.run(), resumed)
-
-
-def test_resume_needs_enough_steps(tmp_path):
-    case = setting()
-    case.run([ad.Checkpoint(tmp_path)], n_steps=4)
-    with pytest.raises(ad.InputError, match="checkpoint is at step 4.*n_steps=3"):
-        case.run(n_steps=3, resume=tmp_path)
-    assert case.run(n_steps=4, resume=tmp_path).n_steps == 4
 
 
 DAMAGE = {
@@ -442,9 +364,7 @@ def in_child(work):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["before fsync", "before replace", "after replace", "after fsync"])
 def test_killed_at_each_system_call(call, tmp_path):
-    """Die at the first, second, third … write, resuming each time: nothing committed is ever
-    lost.
-    """
+    """Die at the first, second, third … write, resuming each time: nothing committed is ever lost."""
     case = Setting(
         pair()[0], pair()[1], energy=lambda _: ad.Potential(ad.norm()), integrator=ad.Adam(0.1)
     )
@@ -578,9 +498,8 @@ def test_sigkill_several_times_in_a_row(kills, tmp_path):
                 assert frame.value == expected.value
                 same_data(frame.dataset, expected.dataset)
             on_disk = {int(path.stem) for path in (run / "frames").glob("[0-9]*.safetensors")}
-            assert on_disk - set(trajectory.indices) <= {
-                len(trajectory)
-            }  # at most the frame in flight
+            # at most the frame in flight
+            assert on_disk - set(trajectory.indices) <= {len(trajectory)}
             if len(trajectory) > 1:
                 assert load_snapshot(run).index in (len(trajectory) - 2, len(trajectory) - 1)
             seen = len(trajectory)

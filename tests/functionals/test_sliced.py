@@ -12,7 +12,6 @@ from scipy import stats
 
 import advect as ad
 from advect.functionals import SlicedOTDD, sliced, sliced_otdd
-from advect.functionals.sliced import controlled, wasserstein_1d
 
 
 def generator(seed=0):
@@ -37,39 +36,21 @@ def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
 class TestOneDimension:
     @examples(40)
     @given(
-        n=st.integers(1, 30),
-        m=st.integers(1, 30),
+        sizes=st.tuples(st.integers(1, 30), st.integers(1, 30)),
         seed=st.integers(0, 999),
         weighted=st.booleans(),
         ties=st.booleans(),
     )
-    def test_against_pot(self, n, m, seed, weighted, ties):
-        x, y = (
-            torch.randn(4, n, generator=generator(seed), dtype=torch.float64),
-            torch.rand(4, m, generator=generator(seed + 1)),
-        )
-        x, y = (x.round() if ties else x), y.double() * 3
+    def test_against_pot(self, sizes, seed, weighted, ties):
+        """On a line both directions say the same, and without labels it is transport of features."""
         a, b = (
-            torch.rand(size, generator=generator(seed + size), dtype=torch.float64) + 0.01
-            if weighted
-            else torch.ones(size, dtype=torch.float64)
-            for size in (n, m)
+            labeled(n, seed + side, d=1, k=1, shift=side, weighted=weighted)
+            for side, n in enumerate(sizes)
         )
-        a, b = a / a.sum(), b / b.sum()
-        expected = [
-            pot.emd2_1d(row.numpy(), col.numpy(), a.numpy(), b.numpy())
-            for row, col in zip(x, y, strict=True)
-        ]
-        np.testing.assert_allclose(wasserstein_1d(x, y, a, b), expected, rtol=1e-9, atol=1e-12)
-
-    def test_features_alone_are_exact_in_one_dimension(self):
-        a, b = labeled(80, d=1, weighted=True), labeled(60, 1, d=1, shift=1.5, weighted=True)
-        exact = ad.otdd(a, b, cost=ad.GroundCost(label=ad.NoLabels()), solver=ad.ExactOT())
-        distance = sliced_otdd(a, b, 3, label_weight=0)
-        assert distance.value == pytest.approx(exact.value, rel=1e-9)
-        assert distance.standard_error == pytest.approx(
-            0, abs=1e-12
-        )  # both directions of a line say the same
+        a = a.replace(x=a.x.round()) if ties else a
+        arrays = (part.numpy().flatten() for part in (a.x, b.x, a.weights, b.weights))
+        found = sliced_otdd(a, b, 3, label_weight=0)
+        assert 2 * found.energy == pytest.approx(pot.emd2_1d(*arrays), rel=1e-9, abs=1e-12)
 
 
 class TestValue:
@@ -99,14 +80,7 @@ class TestValue:
         a = labeled(50, weighted=True)
         order = torch.randperm(50, generator=generator())
         for other in (a, a.subset(order)):
-            assert sliced_otdd(a, other, 20).energy == pytest.approx(
-                0, abs=1e-12
-            )  # masses add up to rounding
-
-    def test_symmetric(self):
-        a, b = labeled(50, weighted=True), labeled(41, 3)
-        there, back = (sliced_otdd(*pair, 50, generator=generator()) for pair in ((a, b), (b, a)))
-        assert there.energy == pytest.approx(back.energy, rel=1e-12)
+            assert sliced_otdd(a, other, 20).energy == pytest.approx(0, abs=1e-12)
 
     def test_sees_labels_where_features_agree(self):
         """The same points with labels that split them another way."""
@@ -205,11 +179,6 @@ class TestMoments:
 
 
 class TestControl:
-    def test_takes_off_what_it_explains(self):
-        drawn = torch.randn(1000, generator=generator(), dtype=torch.float64)
-        better = controlled(3 + drawn.square(), drawn.square(), torch.tensor(1.0))
-        assert better.mean().item() == pytest.approx(4) and better.std() < 1e-9
-
     @pytest.mark.parametrize("own_laws", [False, True])
     def test_unbiased_and_less_noisy(self, own_laws):
         a, b = labeled(12), labeled(15, 1, shift=1.0)
@@ -257,13 +226,9 @@ class TestGradient:
                 value({**leaves, name: (leaf + s * h * direction).detach()}).item() for s in (1, -1)
             ]
             slope = (moved[0] - moved[1]) / (2 * h)
-            if (
-                dynamics == "fd"
-            ):  # label laws do not move with the features there: differences would see them
-                continue
-            assert float((gradient * direction).sum()) == pytest.approx(
-                slope, rel=1e-4, abs=1e-7
-            ), name
+            if dynamics != "fd":  # there label laws do not move: differences would see them
+                got = float((gradient * direction).sum())
+                assert got == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 
     def test_fixed_laws_give_the_gradient_of_features_alone(self):
         """With the laws held, features feel ψ_0 alone: the same as giving the laws explicitly."""
@@ -301,7 +266,3 @@ class TestFlow:
         )
         again = ad.flow(source, SlicedOTDD(target, 10), n_steps=4, resume=tmp_path / "run")
         assert torch.equal(again.dataset.x, whole.dataset.x)
-
-    def test_float32_stays(self):
-        source, target = (data.to(dtype=torch.float32) for data in (labeled(40), labeled(35, 6)))
-        assert ad.flow(source, SlicedOTDD(target, 10), n_steps=2).dataset.x.dtype == torch.float32

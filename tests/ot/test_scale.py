@@ -1,29 +1,21 @@
-"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated,
-limits and their messages.
+"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, mini-batches
+and sketches.
 """
 
 import oracles
 import pytest
 import torch
+from internals import float32_iterations, small_blocks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
-from advect._util.memory import as_bytes, free_memory
-from advect.cost import SquaredEuclidean
-from advect.ot import certificate, cost as costs, kernel as kernels
-from advect.ot.cost import BlockedCost, DenseCost
-from advect.ot.solver import divergence
+from advect.ot import divergence
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    """Several blocks at the sizes of tests."""
-    monkeypatch.setattr(costs, "ENTRIES", 9_000)
-    monkeypatch.setattr(costs, "_BLOCKS_AT_ONCE", 3)
-    monkeypatch.setattr(kernels, "_CACHED_ENTRIES", 8_000)
-    monkeypatch.setattr(
-        certificate, "_SMALL", 1_000
-    )  # beyond which float32 problems are solved as such
+def as_large(monkeypatch):
+    small_blocks(monkeypatch)
+    float32_iterations(monkeypatch, 1_000)
 
 
 def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
@@ -40,14 +32,6 @@ def half_squared(x, y):
     return torch.as_tensor(oracles.half_squared(x, y)).to(x.dtype)
 
 
-def blocked(cost, matrices):
-    """The same cost in blocks, with room for so many matrices."""
-    room = matrices * cost.nbytes * (2 if cost.dtype == torch.float32 else 1) + 2**20
-    return BlockedCost.of(
-        lambda rows: cost[rows], tuple(cost.shape), room=room if matrices else 0, like=cost
-    )
-
-
 class Largest(TorchDispatchMode):
     """The most entries of any tensor that an operation returns."""
 
@@ -56,9 +40,8 @@ class Largest(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for part in result if isinstance(result, (tuple, list)) else (result,):
-            if (
-                isinstance(part, torch.Tensor) and func is not torch.ops.aten.detach.default
-            ):  # which only renames
+            renamed = func is torch.ops.aten.detach.default
+            if isinstance(part, torch.Tensor) and not renamed:
                 self.entries = max(self.entries, part.numel())
         return result
 
@@ -75,148 +58,63 @@ def labeled(n, seed, d=5, k=3, shift=0.0, dtype=torch.float32):
     return ad.LabeledDataset(x.to(dtype), y, weights=weights)
 
 
-class TestLimits:
-    def test_units(self):
-        assert as_bytes("2GiB") == 2 * 2**30 == as_bytes(2**31) == as_bytes(" 2 gib ")
-        assert (as_bytes("1kB"), as_bytes("1.5MB"), as_bytes("512")) == (1000, 1_500_000, 512)
-        assert as_bytes(None) <= free_memory()
-
-    @pytest.mark.parametrize(
-        "limit", ["two", "2 GiX", 0, -1, True, float("nan"), float("inf"), [1]]
-    )
-    def test_misuse(self, limit):
+@pytest.mark.parametrize("limit", ["two", "2 GiX", 0, -1, True, float("nan"), float("inf"), [1]])
+def test_limits(limit):
+    for make in (ad.Sinkhorn, lambda **options: ad.OTDD(labeled(9, 0), **options)):
         with pytest.raises(ad.InputError, match="memory_limit"):
-            as_bytes(limit)
-        with pytest.raises(ad.InputError, match="memory_limit"):
-            ad.Sinkhorn(memory_limit=limit)
-        with pytest.raises(ad.InputError, match="memory_limit"):
-            ad.OTDD(labeled(9, 0), memory_limit=limit)
-
-    def test_free_memory_is_what_the_system_says(self):
-        with open("/proc/meminfo") as file:
-            total = (
-                next(int(line.split()[1]) for line in file if line.startswith("MemTotal")) * 1024
-            )
-        assert 0 < free_memory() <= total
+            make(memory_limit=limit)
+        assert make(memory_limit=" 2 gib ") is not None
 
 
-@pytest.mark.parametrize("matrices", [0, 1, 2])
+@pytest.mark.parametrize("limit", ["1kB", "2MB"])  # room for no kernel, and for one
 class TestSolve:
     @pytest.mark.parametrize("zeros", [False, True])
     @pytest.mark.parametrize("epsilon", [0.5, 0.02, 0.002])
     @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-8)])
-    def test_as_dense(self, matrices, zeros, epsilon, dtype, tolerance):
+    def test_as_dense(self, limit, zeros, epsilon, dtype, tolerance):
         x, y, a, b = clouds(dtype=dtype, zeros=zeros)
-        cost, solver = half_squared(x, y), ad.Sinkhorn(epsilon=epsilon)
-        dense, other = solver.solve(cost, a, b), solver.solve(blocked(cost, matrices), a, b)
+        cost = half_squared(x, y)
+        dense, other = (
+            ad.Sinkhorn(epsilon, memory_limit=room).solve(cost, a, b) for room in (None, limit)
+        )
         assert other.converged
         assert other.value == pytest.approx(dense.value, rel=tolerance)
         for mine, his in zip(other.potentials, dense.potentials, strict=True):
             shift = mine - his
             assert float(shift.max() - shift.min()) < 1e3 * tolerance * float(cost.max())
-        torch.testing.assert_close(
-            other.plan(),
-            dense.plan().to(other.plan()),
-            atol=30 * tolerance * float(dense.plan().max()),
-            rtol=0,
-        )
+        plan = dense.plan().to(other.plan())
+        atol = 30 * tolerance * float(plan.max())
+        torch.testing.assert_close(other.plan(), plan, atol=atol, rtol=0)
+        for mine, wanted in ((other.coupling @ y, plan @ y), (other.coupling.T @ x, plan.T @ x)):
+            torch.testing.assert_close(mine, wanted.to(mine), atol=50 * atol, rtol=0)
 
-    def test_products_with_the_plan(self, matrices):
-        x, y, a, b = clouds()
-        solution = ad.Sinkhorn(epsilon=0.02).solve(blocked(half_squared(x, y), matrices), a, b)
-        plan, coupling = solution.plan(), solution.coupling
-        for _ in range(2):  # with what the solve has left, and computed anew
-            torch.testing.assert_close(coupling @ y, plan @ y)
-            torch.testing.assert_close(coupling.T @ x, plan.T @ x)
-            torch.testing.assert_close(torch.cat([part for *_, part in coupling.pieces()]), plan)
-            solution.release()
-
-    def test_self_problem(self, matrices):
-        x, _, a, _ = clouds()
-        cost, solver = half_squared(x, x), ad.Sinkhorn(epsilon=0.01)
-        dense, other = solver.solve_self(cost, a), solver.solve_self(blocked(cost, matrices), a)
-        assert other.value == pytest.approx(dense.value, abs=1e-10)
-        assert other.potentials[0] is other.potentials[1]
-
-    def test_underflow_everywhere(self, matrices):
+    def test_the_divergence_of_an_underflow_and_of_itself(self, limit):
         generator = torch.Generator().manual_seed(1)
         x, y = (torch.rand(60, 2, generator=generator, dtype=torch.float64) for _ in range(2))
-        cost = half_squared(x, y + 100)
-        solution = ad.Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000).solve(
-            blocked(cost, matrices)
-        )
-        assert solution.converged
-        assert solution.value == pytest.approx(ad.ExactOT().solve(cost).value, rel=1e-5)
-
-    @pytest.mark.slow
-    def test_divergence(self, matrices):
-        x, y, a, b = clouds()
+        far = half_squared(x, y + 100)
+        solver = ad.Sinkhorn(epsilon=1e-3, tol=1e-6, max_iter=100_000, memory_limit=limit)
+        found = solver.solve(far)
+        assert found.converged
+        assert found.value == pytest.approx(ad.ExactOT().solve(far).value, rel=1e-5)
         costs = [half_squared(p, q) for p, q in ((x, y), (x, x), (y, y))]
-        solver = ad.Sinkhorn(epsilon=0.02)
-        dense = divergence(*costs, a, b, solver=solver)
-        other = divergence(*(blocked(cost, matrices) for cost in costs), a, b, solver=solver)
-        assert other.value == pytest.approx(dense.value, rel=1e-7)
-        same = [blocked(half_squared(x, x), matrices) for _ in range(3)]
-        assert divergence(*same, a, a, solver=solver).value == 0
+        dense, other = (
+            divergence(*costs, solver=ad.Sinkhorn(0.02, memory_limit=room)).value
+            for room in (None, limit)
+        )
+        assert other == pytest.approx(dense, rel=1e-7)
+        solver = ad.Sinkhorn(0.02, memory_limit=limit)
+        assert divergence(*[costs[1]] * 3, solver=solver).value == 0
 
-    def test_not_a_number(self, matrices):
+    def test_not_a_number(self, limit):
         cost = torch.rand(90, 80)
         cost[70, 3] = torch.nan
         with pytest.raises(ad.InputError, match="finite"):
-            ad.Sinkhorn(epsilon=0.1).solve(blocked(cost, matrices))
+            ad.Sinkhorn(epsilon=0.1, memory_limit=limit).solve(cost)
 
 
-class TestSizes:
-    @pytest.mark.slow
-    def test_nothing_of_the_size_of_the_matrix(self):
-        x, y, a, b = clouds(500, 400, dtype=torch.float32)
-        cost = BlockedCost.of(lambda rows: torch.cdist(x[rows], y).square() / 2, (500, 400), room=0)
-        with Largest() as seen:
-            solution = ad.Sinkhorn(epsilon=0.05).solve(cost, a, b)
-            _ = solution.coupling @ y
-        assert solution.converged and seen.entries <= 30 * 400
-
-    @pytest.mark.slow
-    def test_one_matrix_at_a_time(self):
-        """With room for one, two matrices never live together: the second is asked for when the
-        first is gone.
-        """
-        x, y, a, b = clouds(900, 800, dtype=torch.float32)
-        live, most = [0], [0]
-        empty = torch.empty
-
-        def counted(*size, **options):
-            out = empty(*size, **options)
-            if out.numel() >= 640_000:
-                live[0] += 1
-                most[0] = max(most[0], live[0])
-                import weakref
-
-                weakref.finalize(out, lambda: live.__setitem__(0, live[0] - 1))
-            return out
-
-        costs = [
-            BlockedCost.of(
-                lambda rows, p=p, q=q: torch.cdist(p[rows], q).square() / 2,
-                (len(p), len(q)),
-                room=4 * 900**2 + 2**18,
-            )
-            for p, q in ((x, y), (x, x), (y, y))
-        ]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(torch, "empty", counted)
-            solved = divergence(*costs, a, b, solver=ad.Sinkhorn(epsilon=0.05))
-        assert solved.converged and most[0] == 1 and live[0] == 0
-
-    def test_exact_transport_needs_its_matrix(self):
-        x, y, a, b = clouds(60, 50)
-        cost = half_squared(x, y)
-        value = ad.ExactOT().solve(blocked(cost, 5), a, b).value
-        assert value == pytest.approx(ad.ExactOT().solve(cost, a, b).value)
-        with pytest.raises(ad.InputError, match="needs .* KiB.*MiniBatch"):
-            ad.ExactOT().solve(blocked(cost, 0), a, b)
-        with pytest.raises(ad.InputError, match="memory_limit"):
-            ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit="10kB")
+def test_exact_transport_needs_its_matrix():
+    with pytest.raises(ad.InputError, match="memory_limit"):
+        ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit="10kB")
 
 
 COSTS = {
@@ -230,36 +128,28 @@ LIMITS = {"nothing fits": 2**17, "one matrix fits": 2**19 + 2**17, "two fit": 2*
 
 
 class TestDistance:
-    @pytest.mark.slow
     @pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
     @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
     def test_as_dense(self, cost, limit):
         a, b = labeled(312, 0), labeled(290, 1, shift=0.7)
         dense, bounded = ad.otdd(a, b, cost=cost), ad.otdd(a, b, cost=cost, memory_limit=limit)
-        reads = [found.divergence.cross.coupling.kernel.source for found in (bounded, dense)]
-        assert isinstance(reads[0], BlockedCost) and isinstance(reads[1], DenseCost)
         assert bounded.value == pytest.approx(dense.value, rel=1e-5)
         assert bounded.epsilon == pytest.approx(dense.epsilon, rel=1e-5)
+        atol = 1e-4 * dense.energy / 312
         torch.testing.assert_close(
-            bounded.contributions[0],
-            dense.contributions[0],
-            atol=1e-4 * dense.energy / 312,
-            rtol=1e-2,
+            bounded.contributions[0], dense.contributions[0], atol=atol, rtol=1e-2
         )
         assert abs(bounded.class_coupling.values - dense.class_coupling.values).max() < 1e-5
-        torch.testing.assert_close(
-            bounded.plan(), dense.plan(), atol=1e-3 * float(dense.plan().max()), rtol=0
-        )
+        atol = 1e-3 * float(dense.plan().max())
+        torch.testing.assert_close(bounded.plan(), dense.plan(), atol=atol, rtol=0)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
     def test_gradient(self, cost):
         gradients = []
         for limit in (None, 2**18):
-            a, b = (
-                labeled(300, 0, dtype=torch.float64),
-                labeled(280, 1, shift=0.7, dtype=torch.float64),
-            )
+            a = labeled(300, 0, dtype=torch.float64)
+            b = labeled(280, 1, shift=0.7, dtype=torch.float64)
             x, y = a.x.requires_grad_(), b.x.requires_grad_()
             ad.otdd(a.replace(x=x), b.replace(x=y), cost=cost, memory_limit=limit).loss.backward()
             gradients.append((x.grad, y.grad))
@@ -272,36 +162,22 @@ class TestDistance:
             assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
 
 
-class TestFlow:
-    def run(self, limit, *, dynamics=None, label=None, dtype=torch.float64, n=150):
-        source, target = labeled(n, 0, dtype=dtype), labeled(140, 1, shift=2.0, dtype=dtype)
-        energy = ad.OTDD(
-            target,
-            cost=ad.GroundCost(label=label or ad.Bures()),
-            solver=ad.Sinkhorn(epsilon=2.0, tol=1e-9),
-            memory_limit=limit,
-        )
-        return ad.flow(source, energy, dynamics=dynamics, integrator=ad.Euler(0.3), n_steps=2)
+@pytest.mark.parametrize("limit", ["1kB", None])
+def test_a_limit_is_kept(limit):
+    """Where there is room for no kernel, none is made beside the matrix that was given."""
+    x, y, a, b = clouds()
+    cost = half_squared(x, y)
+    with Largest() as seen:
+        assert ad.Sinkhorn(0.05, memory_limit=limit).solve(cost, a, b).converged
+    assert (seen.entries < cost.numel() / 4) == (limit is not None)
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("limit", [2**17, 2**19])
-    @pytest.mark.parametrize(
-        "dynamics",
-        [ad.FeatureDriven(), ad.FeatureDriven(through_laws=True), ad.JointFixedLabels()],
-        ids=repr,
-    )
-    def test_as_dense(self, dynamics, limit):
-        dense, bounded = self.run(None, dynamics=dynamics), self.run(limit, dynamics=dynamics)
-        assert bounded.values == pytest.approx(dense.values, rel=1e-7)
-        torch.testing.assert_close(bounded.dataset.x, dense.dataset.x, atol=1e-6, rtol=0)
 
-    @pytest.mark.slow
-    def test_no_matrix_is_made_in_a_step(self):
-        source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
-        energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
-        with Largest() as seen:
-            step = next(iter(ad.iterate(source, energy)))
-        assert step.value > 0 and seen.entries < 400 * 350 / 4
+def test_no_matrix_is_made_in_a_step():
+    source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
+    energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
+    with Largest() as seen:
+        step = next(iter(ad.iterate(source, energy)))
+    assert step.value > 0 and seen.entries < 400 * 350 / 4
 
 
 class TestMiniBatch:
@@ -346,10 +222,11 @@ class TestMiniBatch:
         a, b = labeled(120, 0, dtype=torch.float64), labeled(90, 1, shift=0.7, dtype=torch.float64)
         solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0), size=40)
         solved = ad.otdd(a, b, solver=solver).divergence
-        pairs = ad.GroundCost().between_all(a, b)
-        matrices = [pair.matrix() for pair in pairs]
+        matrices = [ad.GroundCost().between(*pair).matrix() for pair in ((a, b), (a, a), (b, b))]
         values, masses = [], []
-        for i, j in solver._draws(a.weights, b.weights):
+        reached = solved.cross.plan() > 0  # the rows and columns of a part are those of a block
+        for columns in reached.unique(dim=0):
+            i, j = (reached == columns).all(dim=1).nonzero()[:, 0], columns.nonzero()[:, 0]
             part = [matrices[0][i][:, j], matrices[1][i][:, i], matrices[2][j][:, j]]
             own = [w / w.sum() for w in (a.weights[i], b.weights[j])]
             values.append(divergence(*part, *own, solver=ad.Sinkhorn(epsilon=1.0)).value)
@@ -358,7 +235,7 @@ class TestMiniBatch:
         assert solved.value == pytest.approx(
             sum(m * v for m, v in zip(masses, values, strict=True)), rel=1e-8
         )
-        assert solved.values == pytest.approx(values, rel=1e-8)
+        assert sorted(solved.values) == pytest.approx(sorted(values), rel=1e-8)
         gaps = [m * (v - solved.value) for m, v in zip(masses, values, strict=True)]
         assert solved.standard_error == pytest.approx(
             (1.5 * sum(gap**2 for gap in gaps)) ** 0.5, rel=1e-6
@@ -391,7 +268,9 @@ class TestMiniBatch:
     @pytest.mark.slow
     @pytest.mark.parametrize("own", [False, True], ids=["euclidean", "own cost"])
     def test_gradient_by_finite_differences(self, own):
-        feature = (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else SquaredEuclidean()
+        feature = (
+            (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
+        )
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=1.0, dtype=torch.float64)
         solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
         energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
@@ -418,10 +297,8 @@ class TestMiniBatch:
 class TestSketch:
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_pca_bound(self, weight):
-        a, b = (
-            labeled(120, 0, d=12, dtype=torch.float64),
-            labeled(100, 1, d=12, shift=0.7, dtype=torch.float64),
-        )
+        a = labeled(120, 0, d=12, dtype=torch.float64)
+        b = labeled(100, 1, d=12, shift=0.7, dtype=torch.float64)
         solver = ad.ExactOT()
         exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=solver).energy
         for dim in (2, 5, 9):
@@ -435,9 +312,8 @@ class TestSketch:
     def test_all_dimensions_are_exact(self):
         a, b = labeled(60, 0), labeled(50, 1, shift=0.7)
         sketch = ad.Sketch(5)
-        assert sketch.error(a, b).kept == pytest.approx(1) and sketch.error(
-            a, b
-        ).bound == pytest.approx(0, abs=1e-6)
+        error = sketch.error(a, b)
+        assert (error.kept, error.bound) == pytest.approx((1, 0), abs=1e-6)
         value = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch)).value
         assert value == pytest.approx(ad.otdd(a, b).value, rel=1e-4)
 

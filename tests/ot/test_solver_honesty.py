@@ -1,17 +1,15 @@
 """A transport answer is within its stated error, or says that it has not converged."""
 
-import math
 import warnings
 
 import numpy as np
 import oracles
 import pytest
 import torch
+from internals import float32_iterations as iterate_in_float32
 
 import advect as ad
-from advect.ot import certificate
-from advect.ot.cost import BlockedCost
-from advect.ot.solver import divergence
+from advect.ot import divergence
 
 NARROW, WIDE = torch.float32, torch.float64
 
@@ -32,7 +30,7 @@ def true_energy(a, b, epsilon, cost=None):
 @pytest.fixture
 def float32_iterations(monkeypatch):
     """Problems of any size are solved as large ones are."""
-    monkeypatch.setattr(certificate, "_SMALL", 0)
+    iterate_in_float32(monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
@@ -68,11 +66,8 @@ class TestLargeEpsilon:
         a, b = clouds(shift=0.3)
         found = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(share)))
         assert found.converged and found.energy > 0  # once: exactly 0
-        assert (
-            abs(found.energy - true_energy(a, b, found.epsilon))
-            <= found.error
-            <= 0.01 * found.energy
-        )
+        gap = abs(found.energy - true_energy(a, b, found.epsilon))
+        assert gap <= found.error <= 0.01 * found.energy
 
 
 class TestCloseDatasets:
@@ -141,15 +136,10 @@ class TestSmallEpsilon:
         truth = ad.Sinkhorn(solver.epsilon, tol=1e-12).solve(cost).value
         for given in (cost, cost.float()):
             solution = solver.solve(given)
-            rounding = (
-                6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0
-            )  # of the cost, which counts as given
+            rounding = 6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0  # of the cost
+            stated = solution.value_error + rounding
             assert solution.converged
-            assert (
-                abs(solution.value - truth)
-                <= solution.value_error + rounding
-                <= tol * float(cost.max())
-            )
+            assert abs(solution.value - truth) <= stated <= tol * float(cost.max())
 
 
 class TestPlans:
@@ -163,26 +153,16 @@ class TestPlans:
         if kind == "with points without mass":
             p[:40] = 0
             p /= p.sum()
-        given = (
-            BlockedCost.of(lambda rows: cost[rows], (150, 150), room=0)
-            if kind == "blocks"
-            else cost
-        )
-        solution = ad.Sinkhorn(ad.Relative(share)).solve(given, p, q)
+        limit = "1kB" if kind == "blocks" else None
+        solution = ad.Sinkhorn(ad.Relative(share), memory_limit=limit).solve(cost, p, q)
         plan = solution.plan().double()
         error = float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - q).abs().sum())
-        assert (
-            plan.shape == (150, 150) and error <= solution.marginal_error <= 1e-3
-        )  # once: 5e-4 where 1e-7 was stated
-        alone = ad.Sinkhorn(share).solve_self(
-            torch.as_tensor(oracles.half_squared(a.x, a.x)).float(), p
-        )
+        assert error <= solution.marginal_error <= 1e-3  # once: 5e-4 where 1e-7 was stated
+        own = torch.as_tensor(oracles.half_squared(a.x, a.x)).float()
+        alone = ad.Sinkhorn(share).solve_self(own, p)
         plan = alone.plan().double()
-        assert (
-            float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - p).abs().sum())
-            <= alone.marginal_error
-            < 1e-4
-        )
+        error = float((plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - p).abs().sum())
+        assert error <= alone.marginal_error < 1e-4
 
 
 class TestOtherSolvers:
@@ -226,44 +206,11 @@ class TestFlows:
         energy = ad.OTDD(b)
         terms, state = energy.terms(a, {})
         value = terms["OTDD"].item()
-        assert (
-            abs(value - true_energy(a, b, state["epsilon"].item()))
-            <= state["error"].item()
-            < 0.02 * value
-        )
-
-    @pytest.mark.slow
-    def test_float64_takes_over_near_the_target_and_is_remembered(self):
-        a, _ = clouds()
-        near = a.replace(
-            x=a.x + 1e-4 * torch.randn(a.x.shape, generator=torch.Generator().manual_seed(1))
-        )
-        energy = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
-        terms, state = energy.terms(near, {})
-        assert terms["OTDD"].item() == pytest.approx(
-            true_energy(near, a, state["epsilon"].item()), rel=0.05
-        )  # once: noise
-        again = ad.OTDD(a, solver=ad.Sinkhorn(tol=1e-9))
-        values = [each.terms(near, state)[0]["OTDD"].item() for each in (again, energy)]
-        assert bool(state["wide"]) and values[0] == values[1]
-
-
-NAN = torch.full((40, 40), math.nan)
+        gap = abs(value - true_energy(a, b, state["epsilon"].item()))
+        assert gap <= state["error"].item() < 0.02 * value
 
 
 class TestMisuse:
-    @pytest.mark.parametrize("room", [0, 10**9])
-    @pytest.mark.parametrize(
-        "solver",
-        [ad.Sinkhorn(0.1, tol=1e-3), ad.ExactOT(), ad.MiniBatch(ad.Sinkhorn(0.1), size=10)],
-        ids=str,
-    )
-    def test_blocks_that_are_no_numbers(self, solver, room):
-        room = 10**9 if isinstance(solver, ad.ExactOT) else room
-        for solve in (solver.solve, solver.solve_self):
-            with pytest.raises(ad.InputError, match="finite"):  # once: after 10,000 iterations
-                solve(BlockedCost.of(lambda rows: NAN[rows], (40, 40), room=room))
-
     @pytest.mark.parametrize("epsilon", [1e-300, ad.Relative(1e-300)])
     def test_an_epsilon_that_no_dtype_can_tell_from_zero(self, epsilon):
         a, b = clouds()

@@ -1,12 +1,9 @@
 """Mass that a reach leaves behind: in distances, flows, notes and on the command line."""
 
-import json
-
 import pytest
 import torch
 
 import advect as ad
-from advect.cli.app import main
 
 
 def pair():
@@ -65,23 +62,3 @@ def test_flows_leave_what_is_out_of_reach(dynamics):
     assert float(moved[:30].mean()) > 1e-2 and float(moved[30:].mean()) < 3
     assert 0.2 < float(result.state["mass_left"]) < 0.6
     assert any("left behind" in note.what for note in result.notes)
-
-
-@pytest.mark.slow
-def test_a_flow_with_a_reach_goes_on_bit_for_bit(tmp_path):
-    folder, more = str(tmp_path / "run"), str(tmp_path / "more")
-    words = ["toy:gaussians?n=30", "toy:gaussians?n=30&shift=4,0&seed=1", "--solver.reach", "3"]
-    assert main(["flow", *words, "--n-steps", "4", "-o", folder, "--quiet"]) == 0
-    assert main(["flow", *words, "--n-steps", "2", "-o", more, "--quiet"]) == 0
-    assert main(["resume", more, "--n-steps", "4", "--quiet"]) == 0
-    one, other = (ad.datasets.load(f"run:{each}@-1") for each in (folder, more))
-    assert torch.equal(one.x, other.x)
-
-
-def test_the_command_line(capsys):
-    words = ["distance", "toy:gaussians?n=30", "toy:gaussians?n=30&shift=4,0&seed=1", "--json"]
-    assert main([*words, "--solver.reach", "2"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert 0 < facts["mass_left"] < 1
-    assert main([*words, "--solver.name", "exact", "--solver.reach", "2"]) == 2
-    assert main([*words, "--solver.reach", "0"]) == 2

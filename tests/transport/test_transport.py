@@ -1,11 +1,10 @@
-"""The debiased triple: what a step hands to the next, and what it shares with a distance."""
+"""The debiased triple of a flow: what a step hands to the next, and what it shares with a distance."""
 
 import pytest
 import torch
 from flow_cases import labeled
 
 import advect as ad
-from advect.transport.transport import Transport
 
 SOURCE, TARGET = labeled([9, 12], 2, 1, weighted=True), labeled([10, 6, 8], 2, 2, shift=2.0)
 SOLVERS = {
@@ -15,18 +14,13 @@ SOLVERS = {
 }
 
 
-def bits(state):
-    return {name: value.clone() for name, value in state.items()}
-
-
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_step_changes_nothing_but_what_it_returns(name):
-    transport = Transport(ad.GroundCost(), SOLVERS[name])
-    _, state = transport(SOURCE, TARGET, transport.begin(SOURCE, TARGET))
-    before = bits(state)
-    first, after = transport(SOURCE, TARGET, state)
-    second, again = transport(SOURCE, TARGET, state)
-    assert first.signed == second.signed
+    energy = ad.OTDD(TARGET, solver=SOLVERS[name])
+    _, state = energy.terms(SOURCE, energy.begin(SOURCE))
+    before = {key: value.clone() for key, value in state.items()}
+    (first, after), (second, again) = (energy.terms(SOURCE, state) for _ in range(2))
+    assert first["OTDD"].item() == second["OTDD"].item()
     assert state.keys() == before.keys() and after.keys() == again.keys()
     assert all(torch.equal(state[key], before[key]) for key in state)
     assert all(torch.equal(after[key], again[key]) for key in after)
@@ -34,20 +28,23 @@ def test_a_step_changes_nothing_but_what_it_returns(name):
 
 @pytest.mark.parametrize("name", ["sinkhorn", "exact"])
 def test_a_step_and_a_distance_are_one_divergence(name):
-    transport = Transport(ad.GroundCost(), SOLVERS[name])
-    found, _ = transport(SOURCE, TARGET, {})
-    kept, _ = transport.solve_with_plans(SOURCE, TARGET)
-    assert found.value == pytest.approx(kept.value, rel=1e-9)
-    assert kept.signed == pytest.approx(float(sum(part.sum() for part in kept.contributions)))
+    found = ad.OTDD(TARGET, solver=SOLVERS[name])(SOURCE)
+    distance = ad.otdd(SOURCE, TARGET, solver=SOLVERS[name])
+    assert float(found) == pytest.approx(distance.energy, rel=1e-9)
+    parts = [float(part.sum()) for part in distance.contributions]
+    assert distance.energy == pytest.approx(sum(parts), rel=1e-9)
 
 
-def test_label_distances_of_the_target_are_taken_once_for_parts():
-    transport = Transport(ad.GroundCost(), SOLVERS["parts"])
-    found, state = transport(SOURCE, TARGET, {})
-    del state["target_labels"]
-    without = transport(SOURCE, TARGET, state)[0].signed
-    _, state = transport(SOURCE, TARGET, {})
-    assert transport(SOURCE, TARGET, state)[0].signed == without != found.signed
+def test_parts_are_drawn_anew_at_each_step_and_the_same_in_each_walk():
+    energy = ad.OTDD(TARGET, solver=SOLVERS["parts"])
+    walks = []
+    for _ in range(2):
+        state, values = {}, []
+        for _ in range(2):
+            terms, state = energy.terms(SOURCE, state)
+            values.append(terms["OTDD"].item())
+        walks.append(values)
+    assert walks[0] == walks[1] and walks[0][0] != walks[0][1]
 
 
 def test_sharper_and_wider_in_one_step():
@@ -55,6 +52,8 @@ def test_sharper_and_wider_in_one_step():
     source = SOURCE.to(dtype=torch.float32)
     way = torch.randn(source.x.shape, generator=torch.Generator().manual_seed(0))
     near = source.replace(x=source.x + 1e-4 * way)
-    transport = Transport(ad.GroundCost(), ad.Sinkhorn(epsilon=0.5, tol=1e-2))
-    _, state = transport(source, near, {})
-    assert bool(state["wide"]) and float(state["tol"]) < 1e-2
+    solver = ad.Sinkhorn(epsilon=0.5, tol=1e-2)
+    found = ad.OTDD(near, solver=solver)(source).item()
+    wide = [data.to(dtype=torch.float64) for data in (source, near)]
+    exact = ad.otdd(*wide, solver=ad.Sinkhorn(epsilon=0.5, tol=1e-13)).energy
+    assert found == pytest.approx(exact, rel=0.05)

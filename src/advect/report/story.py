@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from advect._util.checks import check_kind
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
