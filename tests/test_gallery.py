@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect._util import registry
+import advect.registry as registry
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 SCRIPTS = sorted(GALLERY.rglob("plot_*.py"))

@@ -104,7 +104,7 @@ THEMES = (
         "testing",
         "Checks and registration",
         "For classes of your own.",
-        ("advect.testing", "advect._util.registry"),
+        ("advect.testing", "advect.registry"),
     ),
     Theme(
         "errors",

@@ -10,9 +10,6 @@ from . import (
     testing as testing,
     viz as viz,
 )
-from ._util.registry import (
-    register as register,
-)
 from .apps.estimators import (
     DatasetTransport as DatasetTransport,
 )
@@ -147,6 +144,9 @@ from .questions.embedding import (
 )
 from .questions.index import (
     DatasetIndex as DatasetIndex,
+)
+from .registry import (
+    register as register,
 )
 from .spaces import (
     FeatureSpace as FeatureSpace,

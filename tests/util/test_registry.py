@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import advect as ad
-from advect._util import query, registry
+import advect.registry as registry
+from advect._util import query
 
 ALL = [(kind, name) for kind in registry.kinds() for name in registry.known(kind)]
 PARTS = ("functional", "potential", "interaction", "feature", "stop", "epsilon", "penalty")

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from advect._util import defaults
 from advect._util.checks import check_methods
-from advect._util.registry import known, make
 from advect.cost import Bures, GroundCost, NoLabels
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
@@ -24,6 +23,7 @@ from advect.flows.loop import flow
 from advect.functionals.otdd import OTDD
 from advect.maps import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
+from advect.registry import known, make
 from advect.transport.distance import Distance, otdd
 
 

@@ -16,14 +16,14 @@ from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Group, To
 from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 
-from advect._util import registry
-from advect._util.registry import as_text
+import advect.registry as registry
 from advect.cli import apps, ask, data, doctor, flow, look, maps, measure
 from advect.cli.code import check_run_code
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
 from advect.cli.terms import note_typed
 from advect.errors import AdvectError, InputError
+from advect.registry import as_text
 
 
 @dataclass(frozen=True)

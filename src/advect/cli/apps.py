@@ -196,7 +196,7 @@ def repurpose(
 
         running.file("out", out, ".csv")
         network = load_network(model, "the model", running.code)
-        network = OnnxModel(network) if isinstance(network, Path) else network
+        network = OnnxModel(network, "the model") if isinstance(network, Path) else network
         moved, target, _ = running.pair(data, reference)
         result = ad.apps.repurpose(
             network,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from advect._util import registry
+import advect.registry as registry
 from advect._util.atomic import write_atomically
 from advect.cli.options import (
     ASK,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect._util import defaults, registry
+import advect.registry as registry
+from advect._util import defaults
 from advect.cli import rundir
 from advect.cli.code import absolute, is_code, load_object
 from advect.cli.options import OUTPUT, WRITE, Flag, FlowSettings, Out, Write

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect._util import registry
+import advect.registry as registry
 from advect.cli.code import is_code
 from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
 from advect.cli.rundir import RunConfig, checkpoint_step, entry, open_run, read_json

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect._util import registry
+import advect.registry as registry
 from advect.cli.options import PAIR, Map, Out, Pair, Units
 from advect.cli.rundir import check_free, open_run, read_json
 from advect.cli.session import Facts, Session, session, write_json

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from advect._util import registry
+import advect.registry as registry
 from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Cost, MemoryLimit, Pair, Solver
 from advect.cli.session import (
     FAILED,

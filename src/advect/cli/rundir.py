@@ -25,7 +25,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from advect._util import query, registry
+import advect.registry as registry
+from advect._util import query
 from advect._util.atomic import (
     hidden_name,
     is_leftover,
@@ -34,10 +35,10 @@ from advect._util.atomic import (
     write_atomically,
 )
 from advect._util.lock import Hold
-from advect._util.registry import as_text
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
 from advect.errors import DamageWarning, InputError
+from advect.registry import as_text
 
 if TYPE_CHECKING:
     from advect.data.dataset import LabeledDataset

@@ -16,7 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advect._util import query, registry
+import advect.registry as registry
+from advect._util import query
 from advect._util.atomic import write_atomically
 from advect._util.result import Result, plain
 from advect.cli.code import Permission, load_network, load_object

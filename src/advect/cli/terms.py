@@ -10,7 +10,8 @@ from urllib.parse import quote, unquote
 
 from cyclopts import App, ArgumentCollection
 
-from advect._util import query, registry
+import advect.registry as registry
+from advect._util import query
 from advect._util.checks import check_known
 from advect.cli.code import TYPED, Permission, absolute, is_code, load_object
 from advect.errors import InputError

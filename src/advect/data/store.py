@@ -20,11 +20,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from advect._util.atomic import write_atomically
+from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
 from advect.errors import InputError
 from advect.io.formats import Table
-from advect.io.formats.names import pack_any, unpack_name
 
 _ENTRY = "advect"  # of the header, where checksum and facts stand
 

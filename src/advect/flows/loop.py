@@ -11,6 +11,7 @@ import torch
 
 from advect._util import defaults
 from advect._util.checks import check_count, check_kind
+from advect.data.class_names import stored_name
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.callbacks import Callback, Watchers
@@ -22,7 +23,6 @@ from advect.flows.result import FlowResult, Lowest
 from advect.flows.snapshots import Snapshot, load_snapshot
 from advect.flows.steps import Step, iterate, parts_of
 from advect.functionals import Functional
-from advect.io.formats.names import stored_name
 from advect.io.trajectory import Frame, Trajectory
 from advect.transport.notes import ended_above
 

@@ -309,7 +309,7 @@ def _labels(y: Any, n: int, where: str) -> list[Any]:
     length = (len(y),) if type(y) in (list, tuple) else ()
     shape: tuple[int, ...] = tuple(y.shape) if array else length
     soft = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
-    if soft and shape[-1] > 1 and array and "float" in str(y.dtype):
+    if shape and soft and shape[-1] > 1 and array and "float" in str(y.dtype):
         return [_Probabilities(row) for row in y.reshape(n, -1).tolist()]
     if math.prod(shape) != n or not (shape or array):
         remedy = "Turn one-hot rows to labels with argmax(1)."

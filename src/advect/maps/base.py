@@ -13,12 +13,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from advect.data.class_names import pack_any, unpack_name
 from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.io.formats.names import pack_any, unpack_name
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1

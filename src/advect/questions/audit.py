@@ -374,8 +374,8 @@ def _sides(
     masses = torch.cat([data.weights.detach().cpu().double() for data in sets])
     columns = points, points @ _whitening(points, codes, len(names)), codes, masses
     sizes = [len(data) for data in sets]
-    parts = zip(*(column.split(sizes) for column in columns), strict=True)
-    return [Side(*part, len(names)) for part in parts]
+    parts = [column.split(sizes) for column in columns]
+    return [Side(x, white, y, mass, len(names)) for x, white, y, mass in zip(*parts, strict=True)]
 
 
 def _scaled_columns(points: np.ndarray) -> np.ndarray:

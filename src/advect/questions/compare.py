@@ -115,7 +115,8 @@ def compare(
             pair = fake.data.subset(s[:size]), true.data.subset(r[:size])
             joint.append(_joint(*pair, fitted))
             advance(1)
-            split.append(_joint(*(true.data.subset(half) for half in halves), fitted))
+            first, second = (true.data.subset(half) for half in halves)
+            split.append(_joint(first, second, fitted))
             advance(1)
     couplings = [np.array([coupling for _, coupling, _ in part]) for part in (joint, split)]
     confusion = [1 - np.diagonal(part, axis1=1, axis2=2) for part in couplings]

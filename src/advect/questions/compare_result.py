@@ -261,7 +261,8 @@ def with_mean(
     """(B, k) each, with a first column: the mean over classes with value and floor, by real mass."""
     known = np.isfinite(values).any(axis=0) & np.isfinite(floors).any(axis=0)
     counted = np.where(known, mass, 0)
-    return tuple(np.column_stack([mean(part, counted), part]) for part in (values, floors))
+    first, second = (np.column_stack([mean(p, counted), p]) for p in (values, floors))
+    return first, second
 
 
 def compare_notes(

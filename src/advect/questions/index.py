@@ -218,7 +218,7 @@ class DatasetIndex(Result):
                     distance = otdd(sample, entries[row.name][1], cost=cost, solver=ExactOT())
                     rows[position] = replace(row, otdd=distance.value)
                     advance(1)
-            rows.sort(key=lambda row: row.otdd)
+            rows.sort(key=lambda row: row.otdd or 0.0)
         return Neighbors(tuple(rows[:k]), len(rows) if rerank else 0)
 
     @property

@@ -174,7 +174,7 @@ def largest(several: Sequence[np.ndarray]) -> np.ndarray:
     return np.max([standardized(one, one) for one in several], axis=0)
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """p-values adjusted by Holm's rule (1979); NaN stays NaN."""
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(len(p), np.nan)

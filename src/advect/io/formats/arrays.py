@@ -22,6 +22,7 @@ from numpy.lib import format as npy_format
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, one_or_more
+from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names
 from advect.io.formats.guard import (
@@ -32,7 +33,6 @@ from advect.io.formats.guard import (
     read_bytes,
     reading,
 )
-from advect.io.formats.names import pack_name, unpack_name
 from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"

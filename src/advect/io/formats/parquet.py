@@ -16,10 +16,10 @@ from pyarrow import parquet
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import one_or_more
+from advect.data.class_names import dump_name, pack_name, unpack_name
 from advect.io.formats.arrow import is_text, table_content
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_growth, check_size, damaged
-from advect.io.formats.names import dump_name, pack_name, unpack_name
 from advect.io.formats.table import LABEL, WEIGHT, Table, data_frame, grid_names, layout
 
 _KIND, _META = "a Parquet file", b"advect"
