@@ -2,8 +2,9 @@
 Pairs for flow matching that respect labels
 ===========================================
 
-``PairSampler`` pairs mini-batches by optimal transport under a cost that knows labels. Use it to
-train a generative model from one labeled dataset to another without mixing classes on the way.
+``PairSampler`` pairs mini-batches by optimal transport under a cost that knows labels, in the
+place of torchcfm's sampler. For training a generative model from one labeled dataset to another,
+without mixing classes on the way.
 """
 
 # %%

@@ -7,22 +7,31 @@ Label laws are those of the whole datasets. At label_weight = ∞ classes are ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_non_negative
+from advect._util.checks import (
+    check_count,
+    check_kind,
+    check_known,
+    check_non_negative,
+    missing_labels,
+)
 from advect.cost.ground import GroundCost, check_features
 from advect.cost.labels import Bures, NoLabels, checked_distances
+from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import with_class_laws
 from advect.data.sampling import by_turns
+from advect.errors import InputError
 from advect.ot.exact import ExactOT
+from advect.ot.solver import Solver, check_solver
 
 _TINY = torch.finfo(torch.float64).tiny
 _ROUNDING = 1e-12
@@ -31,10 +40,18 @@ _ROUNDING = 1e-12
 class Pairs(NamedTuple):
     """Pairs, row by row: x0[i] goes to x1[i], with labels y0[i] and y1[i]."""
 
-    x0: Tensor
-    x1: Tensor
-    y0: Tensor
-    y1: Tensor
+    x0: Any
+    x1: Any
+    y0: Any
+    y1: Any
+
+
+class _Group(NamedTuple):
+    """Rows and columns of a batch that are paired among themselves, and the masses of the columns."""
+
+    rows: Tensor
+    columns: Tensor
+    mass: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +59,19 @@ class PairSampler:
     """Pairs of samples for flow matching, by optimal transport of mini-batches with labels.
 
     Use it for flow matching between two labeled datasets. Pairs by features alone mix classes; with
-    label laws in the cost they do so less, and never at an infinite ``label_weight``. Names and
-    numbers of classes may differ.
+    label laws in the cost they do so less, and never at an infinite ``label_weight``. It has the
+    methods of torchcfm's ``OTPlanSampler``: ``matcher.ot_sampler = ad.PairSampler(source, target)``.
+    Names and numbers of classes may differ.
 
     Args:
         source, target: the whole datasets, for label laws.
         label_weight: weight of labels. 0 is plain mini-batch transport, 1 the ground cost of the paper.
             ``math.inf`` pairs samples of matched classes only: classes of the source keep their
             proportions, and samples without a partner are left out.
+        match: classes that belong together at infinity. "names": same name. "laws": the cheapest
+            coupling of class masses under W₂² of the laws. "auto": names if both datasets have the
+            same ones, else laws.
+        solver: solver of the batches: ``ExactOT()``, or ``Sinkhorn(epsilon)`` for blurred plans.
         generator: generator of all draws; torch's default by default.
 
     Example:
@@ -58,7 +80,7 @@ class PairSampler:
         >>> source = ad.datasets.gaussians(300, generator=draw)
         >>> target = ad.datasets.gaussians(300, rotation=1.0, generator=draw)
         >>> pairs = ad.PairSampler(source, target, generator=draw)
-        >>> x0, x1, y0, y1 = next(pairs.batches(64))
+        >>> x0, x1, y0, y1 = pairs.sample_plan_with_labels(source.x[:64], target.x[:64], source.y[:64], target.y[:64])
         >>> x0.shape, bool((y0 == y1).all())
         (torch.Size([64, 2]), True)
     """
@@ -66,12 +88,16 @@ class PairSampler:
     source: LabeledDataset
     target: LabeledDataset
     label_weight: float = math.inf
+    match: str = "auto"
+    solver: Solver = ExactOT()
     generator: torch.Generator | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         weight = self.label_weight
         if weight != math.inf:
             check_non_negative("label_weight", weight)
+        check_known("match", self.match, ("auto", "names", "laws"))
+        check_solver(self.solver)
         for data in (self.source, self.target):
             remedy = "Use ad.LabeledDataset(x, y)."
             check_kind("source and target must be LabeledDataset", data, LabeledDataset, remedy)
@@ -89,16 +115,20 @@ class PairSampler:
     @cached_property
     def partners(self) -> Tensor:
         """Matched classes, (k, k'): shares of the target's classes for each class of the source. A
-        row of zeros is a class without a partner. Classes are matched by name if both datasets have
-        the same names, otherwise by the cheapest coupling of class masses under W₂² of the laws.
+        row of zeros is a class without a partner.
         """
         source, target = self.source, self.target
-        if set(source.classes) == set(target.classes):
-            rows = [[float(a == b) for b in target.classes] for a in source.classes]
-            return torch.tensor(rows, dtype=torch.float64) * (_masses(target) > 0)
-        plan = ExactOT().solve(self.label_distances, _masses(source), _masses(target)).plan()
-        plan = plan * (plan > _ROUNDING)
-        return plan / plan.sum(dim=1, keepdim=True).clamp_min(_TINY)
+        same = set(source.classes) == set(target.classes)
+        if self.match == "names" or (self.match == "auto" and same):
+            shares = _same_names(source.classes, target.classes) * (_masses(target) > 0)
+        else:
+            plan = ExactOT().solve(self.label_distances, _masses(source), _masses(target)).plan()
+            plan = plan * (plan > _ROUNDING)
+            shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(_TINY)
+        if not bool((shares.sum(dim=1) > 0).any()):
+            what, got = "no class of the source has a partner", (source.classes, target.classes)
+            raise InputError(what, got, 'Pass match="laws".')
+        return shares
 
     @property
     def drawn_classes(self) -> tuple[int, ...]:
@@ -109,16 +139,69 @@ class PairSampler:
             present = present[self.partners.sum(dim=1)[present] > 0]
         return tuple(present.tolist())
 
-    def mixed(self, y0: Tensor, y1: Tensor) -> float:
-        """The share of pairs, with labels as in ``batches``, whose classes are not ``partners``.
+    def mixed(self, y0: Any, y1: Any) -> float:
+        """The share of pairs whose classes are not ``partners``.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
+            >>> ad.PairSampler(data, data).mixed(["a", "a", "b", "b"], ["a", "b", "b", "b"])
+            0.25
+        """
+        first, last, shares = self._codes(y0, y1, len(y0), len(y1))
+        return float((shares[first, last] == 0).double().mean())
+
+    def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]:
+        """Pairs of a batch by features alone: x0[i], x1[j]."""
+        i, j = _draw(self.plan(x0, x1), replace, self.generator)
+        return _take(x0, i), _take(x1, j)
+
+    def sample_plan_with_labels(
+        self, x0: Any, x1: Any, y0: Any = None, y1: Any = None, replace: bool = True
+    ) -> Pairs:
+        """Pairs of a batch under the cost with labels: x0[i], x1[j], y0[i], y1[j].
+
+        Args:
+            x0, x1: samples (n, …) and (m, …), arrays or tensors.
+            y0, y1: class names, or positions in the classes of the datasets.
+            replace: draw n pairs from the plan, as torchcfm does; False takes each row of ``x0``
+                with a partner once, in random order.
+        """
+        if self.label_weight and (y0 is None or y1 is None):
+            remedy = "Pass y0 and y1, or label_weight=0."
+            raise InputError("a label weight needs labels of both sides", "None", remedy)
+        i, j = _draw(self.plan(x0, x1, y0, y1), replace, self.generator)
+        return Pairs(_take(x0, i), _take(x1, j), _take(y0, i), _take(y1, j))
+
+    def plan(self, x0: Any, x1: Any, y0: Any = None, y1: Any = None) -> Tensor:
+        """The plan of a batch, (n, m) in float64; by features alone without labels.
 
         Example:
             >>> import torch, advect as ad
             >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
-            >>> ad.PairSampler(data, data).mixed(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1]))
-            0.25
+            >>> ad.PairSampler(data, data).plan(torch.zeros(2, 1), torch.ones(1, 1)).tolist()
+            [[0.5], [0.5]]
         """
-        return float((self.partners[y0.cpu(), y1.cpu()] == 0).double().mean())
+        a, b = (LabeledDataset(as_features(x).detach()) for x in (x0, x1))
+        check_features(a, b)
+        everything = _Group(torch.arange(len(a)), torch.arange(len(b)))
+        if not self.label_weight or (y0 is None and y1 is None):
+            return self._solve(a, b, [everything], None)
+        first, last, shares = self._codes(y0, y1, len(a), len(b))
+        if math.isfinite(self.label_weight):
+            return self._solve(a, b, [everything], self._label_cost(first, last))
+        groups = []
+        for code in first.unique().tolist():
+            columns = (shares[code][last] > 0).nonzero()[:, 0]
+            classes = last[columns]
+            # partners have their shares, and their samples equal masses
+            mass = shares[code][classes] / classes.bincount(minlength=shares.shape[1])[classes]
+            groups += [_Group((first == code).nonzero()[:, 0], columns, mass)] * bool(len(columns))
+        if not groups:
+            what = "no sample of the batch has a partner of a matching class"
+            remedy = "Use larger batches, or a finite label_weight."
+            raise InputError(what, f"{len(a)} and {len(b)} samples", remedy)
+        return self._solve(a, b, groups, None)
 
     def batches(
         self, size: int = 128, n: int | None = None, generator: torch.Generator | None = None
@@ -145,49 +228,99 @@ class PairSampler:
 
     def _batches(self, size: int, n: int | None, draw: torch.Generator | None) -> Iterator[Pairs]:
         source, target = self.source, self.target
-        for _ in count() if n is None else range(n):
-            at, to, sizes = self._drawn_rows(size, draw)
-            plan = self._plan(at, to, sizes)
-            i = torch.randperm(size, generator=draw)
-            j = torch.multinomial(plan[i], 1, generator=draw)[:, 0]
-            at, to = at[i], to[j]
-            first, last = source.samples.detach()[at], target.samples.detach()[to]
-            yield Pairs(first, last, source.y[at], target.y[to])
+        first, last, done = source.samples.detach(), target.samples.detach(), 0
+        y0, y1 = source.y.cpu(), target.y.cpu()
+        while n is None or done < n:
+            if math.isfinite(self.label_weight):
+                phase = float(torch.rand((), generator=draw))
+                own, others = (
+                    by_turns(data.weights.cpu(), size, draw, groups=codes, phase=phase)
+                    for data, codes in ((source, y0), (target, y1))
+                )
+                groups = [_Group(torch.arange(size), torch.arange(size))]
+            else:
+                wanted = source.weights.cpu() * (self.partners.sum(dim=1) > 0)[y0]
+                own = by_turns(wanted, size, draw, groups=y0)
+                own = own[y0[own].argsort(stable=True)]
+                codes, counts = y0[own].unique_consecutive(return_counts=True)
+                within = target.weights.cpu() / _masses(target)[y1].clamp_min(_TINY)
+                others = torch.cat(
+                    [
+                        by_turns(within * self.partners[code][y1], count, draw, groups=y1)
+                        for code, count in zip(codes, counts.tolist(), strict=True)
+                    ]
+                )
+                places = torch.arange(size).split(counts.tolist())
+                groups = [_Group(place, place) for place in places]
+            a, b = LabeledDataset(source.x[own]), LabeledDataset(target.x[others])
+            plan = self._solve(a, b, groups, self._label_cost(y0[own], y1[others]))
+            i, j = _draw(plan, False, draw)
+            at, to = own[i], others[j]
+            yield Pairs(first[at], last[to], source.y[at], target.y[to])
+            done += 1
 
-    def _drawn_rows(
-        self, size: int, draw: torch.Generator | None
-    ) -> tuple[Tensor, Tensor, list[int]]:
-        """Rows of both datasets for a batch, and the sizes of the blocks in which they are paired."""
-        sides = (self.source, self.target)
-        (a, y0), (b, y1) = ((data.weights.cpu(), data.y.cpu()) for data in sides)
-        if math.isfinite(self.label_weight):
-            phase = float(torch.rand((), generator=draw))
-            at = by_turns(a, size, draw, groups=y0, phase=phase)
-            return at, by_turns(b, size, draw, groups=y1, phase=phase), [size]
-        at = by_turns(a * (self.partners.sum(dim=1) > 0)[y0], size, draw, groups=y0)
-        at = at[y0[at].argsort(stable=True)]
-        codes, counts = y0[at].unique_consecutive(return_counts=True)
-        within = b / _masses(self.target)[y1].clamp_min(_TINY)
-        drawn = [
-            by_turns(within * self.partners[code][y1], number, draw, groups=y1)
-            for code, number in zip(codes, counts.tolist(), strict=True)
-        ]
-        return at, torch.cat(drawn), counts.tolist()
+    def _solve(
+        self, a: LabeledDataset, b: LabeledDataset, groups: list[_Group], labels: Tensor | None
+    ) -> Tensor:
+        """The plans of the groups as one plan of the batch."""
+        matrix = GroundCost(label=NoLabels()).between(a, b).matrix(torch.float64).cpu()
+        if labels is not None:
+            matrix = matrix + labels
+        plan = matrix.new_zeros(matrix.shape)
+        for rows, columns, mass in groups:
+            at = rows[:, None], columns
+            if mass is None and len(rows) == len(columns) and self.solver == ExactOT():
+                part = _assignment(matrix[at])  # the same plan, faster
+            else:
+                part = self.solver.solve(matrix[at], None, mass).plan().to(plan)
+            plan[at] = part * (len(rows) / len(a))
+        return plan / plan.sum()
 
-    def _plan(self, at: Tensor, to: Tensor, sizes: list[int]) -> Tensor:
-        """The plan of a batch: in each block the assignment of least cost."""
-        from scipy.optimize import linear_sum_assignment
+    def _label_cost(self, y0: Tensor, y1: Tensor) -> Tensor | None:
+        """(n, m); None if the label weight is 0 or infinite."""
+        if not 0 < self.label_weight < math.inf:
+            return None
+        return (self.label_weight / 2 * self.label_distances)[y0][:, y1]
 
-        a, b = LabeledDataset(self.source.x[at]), LabeledDataset(self.target.x[to])
-        cost = GroundCost(label=NoLabels()).between(a, b).matrix(torch.float64).cpu()
-        if 0 < self.label_weight < math.inf:
-            y0, y1 = self.source.y.cpu()[at], self.target.y.cpu()[to]
-            cost = cost + (self.label_weight / 2 * self.label_distances)[y0][:, y1]
-        plan = torch.zeros_like(cost)
-        for block in torch.arange(len(at)).split(sizes):
-            rows, columns = linear_sum_assignment(cost[block][:, block].numpy())
-            plan[block[rows], block[columns]] = 1 / len(at)
-        return plan
+    def _codes(self, y0: Any, y1: Any, n: int, m: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Class positions of both sides, and the partners of these classes."""
+        first, _ = as_codes(y0, self.source.classes, n)
+        last, _ = as_codes(y1, self.target.classes, m)
+        missing = int((first < 0).sum() + (last < 0).sum())
+        if missing:
+            raise missing_labels("a pair sampler with a label weight", missing, n + m)
+        return first, last, self.partners
+
+
+def _assignment(cost: Tensor) -> Tensor:
+    """The exact plan of a square cost between uniform measures."""
+    from scipy.optimize import linear_sum_assignment
+
+    plan = torch.zeros_like(cost)
+    plan[linear_sum_assignment(cost.numpy())] = 1 / len(cost)
+    return plan
+
+
+def _draw(plan: Tensor, replace: bool, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Rows and columns of pairs in proportion to the plan; without replacement each row once."""
+    mass = plan.sum(dim=1)
+    if replace:
+        rows = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
+    else:
+        rows = torch.randperm(len(mass), generator=generator)
+        rows = rows[mass[rows] > 0]
+    # a column for each row: multinomial allows no more than 2²⁴ outcomes
+    return rows, torch.multinomial(plan[rows], 1, generator=generator)[:, 0]
+
+
+def _take(values: Any, rows: Tensor) -> Any:
+    if values is None:
+        return None
+    return values[rows.to(values.device)] if torch.is_tensor(values) else np.asarray(values)[rows]
+
+
+def _same_names(names: Sequence[Any], others: Sequence[Any]) -> Tensor:
+    return torch.tensor([[float(a == b) for b in others] for a in names], dtype=torch.float64)
 
 
 def _masses(data: LabeledDataset) -> Tensor:
