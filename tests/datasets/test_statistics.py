@@ -200,3 +200,17 @@ def test_misuse_says_what_to_do(tmp_path):
             wrong()
     assert found.counts == {"a": 1}  # a batch that was refused has left nothing behind
     assert found.missing == 0
+
+
+@pytest.mark.parametrize("offset", [1e8, -1e8, 1e12])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_far_from_the_origin(offset, diagonal):
+    x, y, _ = sample(n=400, offset=offset)
+    found = ClassStatistics(diagonal=diagonal)
+    for rows in np.array_split(np.arange(len(x)), 40):
+        found.update(x[rows], y[rows])
+    for code, covariance in enumerate(found.covariances):
+        mean, expected = weighted_covariance(x[y == code], np.ones((y == code).sum()))
+        expected = (np.diag(expected) if diagonal else expected).astype(float)
+        np.testing.assert_allclose(covariance, expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found.means[code], mean.astype(float), rtol=3e-16)
