@@ -16,7 +16,7 @@ ROOT = Path(advect.__file__).parent
 
 # A file imports from the layers above its own line, and within a line from the rooms to its left.
 LAYERS = (
-    ("errors", "_util"),  # nothing here knows a dataset
+    ("errors", "_util", "registry"),  # nothing here knows a dataset
     ("ot", "data"),  # measures and costs; labeled datasets
     ("spaces", "io", "cost"),  # where datasets come from; what it costs to move a sample
     ("transport",),  # the debiased problem between two datasets
@@ -85,7 +85,7 @@ def test_there_are_few_layers_and_few_rooms():
     built = {room(name) for name in MODULES} - set(FRONT)
     assert built == set(ROOMS), "name every room in LAYERS, and no other"
     assert len(LAYERS) <= 8
-    assert len(ROOMS) <= 19
+    assert len(ROOMS) <= 20
 
 
 def upward(path: Path) -> set[str]:
@@ -123,7 +123,7 @@ def test_formats_know_no_dataset():
     assert formats
     for name, path in formats.items():
         inside = {other for other in imported_modules(path) if room(other) == "data"}
-        assert all(other.startswith("io.formats") for other in inside), name
+        assert inside <= {"data.class_names"}, name
 
 
 def test_only_viz_draws():

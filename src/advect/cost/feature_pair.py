@@ -24,7 +24,7 @@ from advect._util.checks import check_finite
 from advect.cost.table import LabelTable
 from advect.data.laws.linalg import centred
 from advect.errors import InputError
-from advect.ot.cost import Rows
+from advect.ot.blocks import Rows
 from advect.ot.plan import Index, Plan
 
 _ROWS = 512  # of which products are formed at a time

@@ -52,19 +52,23 @@ class GroundCost:
 
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)
-        _ = self.label_cost, self.feature_cost  # an error for what is none
+        _ = self._parts  # an error for what is no cost
 
     @cached_property
+    def _parts(self) -> tuple[FeatureCost, LabelCost]:
+        """``feature`` and ``label`` as costs; labels that are points join the features."""
+        label = as_label_cost(self.label)
+        return label.joined(as_feature_cost(self.feature), self.label_weight), label
+
+    @property
     def feature_cost(self) -> FeatureCost:
-        """``feature`` as a feature cost, whatever was given, with labels that are points beside it
-        (``TargetValues``).
-        """
-        return self.label_cost.joined(as_feature_cost(self.feature), self.label_weight)
+        """``feature`` as a feature cost, with labels that are points (``TargetValues``)."""
+        return self._parts[0]
 
-    @cached_property
+    @property
     def label_cost(self) -> LabelCost:
-        """``label`` as a label cost, whatever was given."""
-        return as_label_cost(self.label)
+        """``label`` as a label cost."""
+        return self._parts[1]
 
     @property
     def by_columns(self) -> bool:

@@ -7,27 +7,43 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from advect._util.memory import readable
 from advect.cost.feature_pair import FeaturePair
-from advect.cost.labels import SINGLE_LABELS, checked_distances, n_laws
+from advect.cost.features import FeatureCost
+from advect.cost.labels import SINGLE_LABELS, LabelCost, checked_distances, n_laws
 from advect.cost.table import FEW_LAWS, Assignment, LabelTable
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, with_class_laws, with_shared_laws
 from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
-from advect.ot.cost import BlockedCost, Rows
+from advect.ot.blocks import BlockedCost, Rows
 from advect.ot.plan import Plan, as_plan
 
-if TYPE_CHECKING:
-    from advect.cost.ground import GroundCost
-
-
 _ROWS = 512  # that are moved at a time
+
+
+class CostSpec(Protocol):
+    """What a pair asks of the ground cost that it was made by."""
+
+    @property
+    def label_weight(self) -> float: ...
+    @property
+    def feature_cost(self) -> FeatureCost: ...
+    @property
+    def label_cost(self) -> LabelCost: ...
+    @property
+    def has_labels(self) -> bool: ...
+    @property
+    def names_count(self) -> bool: ...
+    @property
+    def by_columns(self) -> bool: ...
+    @property
+    def estimates_covariances(self) -> bool: ...
 
 
 class PairCost:
@@ -37,7 +53,7 @@ class PairCost:
 
     def __init__(
         self,
-        cost: GroundCost,
+        cost: CostSpec,
         source: LabeledDataset,
         target: LabeledDataset,
         features: FeaturePair | None = None,

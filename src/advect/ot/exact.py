@@ -13,7 +13,8 @@ from torch import Tensor
 from advect._util.checks import check_count, check_finite
 from advect._util.memory import readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.cost import Cost, DenseCost
+from advect.ot.blocks import DenseCost
+from advect.ot.cost import Cost
 from advect.ot.plan import SparsePlan
 from advect.ot.solution import AnyCost, Mass, Solution, Start, Support, check_problem
 from advect.ot.solver import Solver

@@ -19,8 +19,9 @@ from advect._util import defaults
 from advect._util.checks import check_count, check_positive
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
+from advect.ot.blocks import as_cost
 from advect.ot.certificate import CAP, Scale, is_small
-from advect.ot.cost import Cost, as_cost
+from advect.ot.cost import Cost
 from advect.ot.iteration import Iteration, Symmetric, ending
 from advect.ot.kernel import Kernel
 from advect.ot.solution import (

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_weights, seen_weights
-from advect.ot.cost import Cost, as_cost
+from advect.ot.blocks import as_cost
+from advect.ot.cost import Cost
 from advect.ot.plan import Plan, ScatteredPlan, as_plan
 
 Potentials = tuple[Tensor, Tensor]

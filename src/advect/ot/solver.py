@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_methods
-from advect.ot.cost import Cost, as_cost
+from advect.ot.blocks import as_cost
+from advect.ot.cost import Cost
 from advect.ot.divergence import SIDES, Divergence, warn_unless_converged
 from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
 

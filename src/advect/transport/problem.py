@@ -16,8 +16,9 @@ from advect.cost import PairCost
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+from advect.ot.blocks import DenseCost
 from advect.ot.certificate import Scale
-from advect.ot.cost import Cost, DenseCost
+from advect.ot.cost import Cost
 from advect.ot.divergence import SIDES, Divergence, debiased
 from advect.ot.plan import NoPlan
 from advect.ot.solution import Solution
