@@ -32,9 +32,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = {  # tests of a room, the fastest oracles first
-    "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack",
+    "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack distributed",
     "cost": "cost/test_cost cost/test_targets cost/test_soft_labels cost/test_names cost transport",
-    "transport": "transport/test_transport transport/test_notes transport/test_variation transport",
+    "transport": "transport/test_transport transport/test_notes transport/test_variation transport distributed",
     "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
     "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
     "data/laws": "data/test_gaussians data/test_few_samples cost/test_sample_products cost conformance",
@@ -220,7 +220,7 @@ def inject(mutant: dict) -> None:
     functions = [
         each
         for each in gc.get_objects()
-        if isinstance(each, FunctionType)
+        if type(each) is FunctionType  # isinstance would ask proxies of objects that are gone
         and each.__code__.co_filename == path
         and each.__code__.co_qualname == mutant["function"]
     ]
