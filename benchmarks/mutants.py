@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -215,6 +216,8 @@ def codes(code: CodeType) -> Iterable[CodeType]:
 def inject(mutant: dict) -> None:
     """Give the functions of this process the code of a mutant."""
     path = str(ROOT / mutant["file"])
+    parts = Path(mutant["file"]).with_suffix("").parts[1:]
+    import_module(".".join(parts).removesuffix(".__init__"))  # some are imported at their first use
     module = compile(mutant["source"], path, "exec")
     (code,) = [each for each in codes(module) if each.co_qualname == mutant["function"]][:1]
     functions = [
@@ -277,6 +280,8 @@ class Judge:
                 seconds = self.options.seconds
                 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
                 code = self.failed(session, items, mutant, told)
+            except Exception as error:
+                Path(told).write_text(f"not run: {error!r}")
             finally:
                 os._exit(code)
         return pid
@@ -302,13 +307,13 @@ class Judge:
         if code == 0:
             verdict["survived"].append(self.stage)
         elif code == 2:
-            verdict["by"] = "not run"
+            verdict["by"] = by
         else:
             by = by or "the time limit"
             verdict |= {"killed": True, "stage": self.stage, "by": by}
         verdict["seconds"] = round(seconds, 1)
         self.verdicts[k] = verdict
-        word = f"killed by {by}" if verdict["killed"] else "SURVIVED" if code == 0 else "NOT RUN"
+        word = f"killed by {by}" if verdict["killed"] else "SURVIVED" if code == 0 else by
         change = " ".join(f"{verdict['before']}  →  {verdict['after']}".split())
         print(f"{verdict['file']}:{verdict['line']}  {change}: {word}", flush=True)
         write(self.options, self.verdicts)
