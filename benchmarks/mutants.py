@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -32,9 +33,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = {  # tests of a room, the fastest oracles first
-    "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack",
+    "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack distributed",
     "cost": "cost/test_cost cost/test_targets cost/test_soft_labels cost/test_names cost transport",
-    "transport": "transport/test_transport transport/test_notes transport/test_variation transport",
+    "transport": "transport/test_transport transport/test_notes transport/test_variation transport distributed",
     "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
     "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
     "data/laws": "data/test_gaussians data/test_few_samples cost/test_sample_products cost conformance",
@@ -215,12 +216,14 @@ def codes(code: CodeType) -> Iterable[CodeType]:
 def inject(mutant: dict) -> None:
     """Give the functions of this process the code of a mutant."""
     path = str(ROOT / mutant["file"])
+    parts = Path(mutant["file"]).with_suffix("").parts[1:]
+    import_module(".".join(parts).removesuffix(".__init__"))  # some are imported at their first use
     module = compile(mutant["source"], path, "exec")
     (code,) = [each for each in codes(module) if each.co_qualname == mutant["function"]][:1]
     functions = [
         each
         for each in gc.get_objects()
-        if isinstance(each, FunctionType)
+        if type(each) is FunctionType  # isinstance would ask proxies of objects that are gone
         and each.__code__.co_filename == path
         and each.__code__.co_qualname == mutant["function"]
     ]
@@ -277,6 +280,8 @@ class Judge:
                 seconds = self.options.seconds
                 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
                 code = self.failed(session, items, mutant, told)
+            except Exception as error:
+                Path(told).write_text(f"not run: {error!r}")
             finally:
                 os._exit(code)
         return pid
@@ -302,13 +307,13 @@ class Judge:
         if code == 0:
             verdict["survived"].append(self.stage)
         elif code == 2:
-            verdict["by"] = "not run"
+            verdict["by"] = by
         else:
             by = by or "the time limit"
             verdict |= {"killed": True, "stage": self.stage, "by": by}
         verdict["seconds"] = round(seconds, 1)
         self.verdicts[k] = verdict
-        word = f"killed by {by}" if verdict["killed"] else "SURVIVED" if code == 0 else "NOT RUN"
+        word = f"killed by {by}" if verdict["killed"] else "SURVIVED" if code == 0 else by
         change = " ".join(f"{verdict['before']}  →  {verdict['after']}".split())
         print(f"{verdict['file']}:{verdict['line']}  {change}: {word}", flush=True)
         write(self.options, self.verdicts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -49,13 +48,6 @@ def test_tables_of_results_escape_names():
     for shown in (pairs, matching.coupling, transferred):
         text = shown._repr_html_()
         assert "<table>" in text and EVIL not in text
-
-
-def test_sparse_features_are_told_how_to_be_dense():
-    from scipy.sparse import csr_matrix
-
-    with pytest.raises(ad.InputError, match=r"sparse csr_matrix, \(2, 2\).*x\.toarray\(\)"):
-        ad.LabeledDataset(csr_matrix(np.eye(2)), ["a", "b"])
 
 
 def test_a_name_of_a_room_says_which():

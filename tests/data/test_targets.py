@@ -118,9 +118,3 @@ def test_frames_and_torch():
     assert ad.LabeledDataset.from_torch(wide, targets=True).targets.shape == (6, 3)
     with pytest.raises(ad.InputError, match="must be"):
         ad.LabeledDataset.from_torch([(X[0], "a")], targets=True)
-
-
-def test_feature_spaces_leave_targets(tmp_path):
-    a, b = house(), house().replace(x=X * 5 + 1)
-    first, second = ad.harmonize(a, b, scale="standardize")
-    assert torch.equal(first.targets, a.targets) and second.target_columns == ("price",)

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import ClassVar
 
-import oracles
 import pytest
 import torch
-from flow_cases import bowl, draw, first_velocity, labeled, states
+from flow_cases import bowl, draw, labeled, states
 from setups import SETUPS
 
 import advect as ad
@@ -59,46 +57,6 @@ def test_ordinary_flows_descend_all_the_way(name):
     assert result.status in ("completed", "stalled")
     assert rises(result.values, result.dataset.x.dtype) == 0
     assert rises([result.best.value, result.values[-1]], result.dataset.x.dtype) == 0
-
-
-class TestGradients:
-    """Velocity · mass is −gradient of the value that is shown, with the default cost and solver, by
-    differences in float64.
-    """
-
-    source, target = labeled([9, 3], 2, 1, weighted=True), labeled([4, 8], 2, 2, shift=1.0)
-    costs: ClassVar = {
-        "default": None,
-        "label_weight 5": ad.GroundCost(label_weight=5.0),
-        "embedding": ad.GroundCost(
-            feature=ad.Embedding(lambda x: torch.cat([x.sin(), x.square() / 4], dim=1))
-        ),
-    }
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("cost", costs)
-    @pytest.mark.parametrize(
-        "dynamics",
-        [ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointVariableLabels()],
-        ids=["fd", "fl", "vl"],
-    )
-    def test_features(self, dynamics, cost):
-        if cost == "embedding" and not isinstance(dynamics, ad.FeatureDriven):
-            pytest.skip("laws live in the space of the features")
-        energy = ad.OTDD(self.target, cost=self.costs[cost])
-        rho = dynamics.start(self.source)
-        # A relative epsilon is made a number.
-        epsilon = float(energy.terms(rho, {})[1]["epsilon"])
-        velocity = first_velocity(self.source, energy, dynamics)["x"]
-        # Differences of a value that is solved all the way, at the same epsilon; the default stops
-        # at marginals to 1e-3.
-        solver = ad.Sinkhorn(epsilon=epsilon, tol=1e-11)
-        tight = ad.OTDD(self.target, cost=self.costs[cost], solver=solver)
-        gradient = oracles.central_differences(
-            lambda x: tight(rho.replace(x=x)).item(), rho.x, step=1e-5
-        )
-        exact = -gradient / rho.weights[:, None]
-        assert (velocity - exact).norm() < 5e-3 * exact.norm()
 
 
 class TestBacktracking:

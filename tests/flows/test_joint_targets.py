@@ -89,3 +89,12 @@ def test_who_cannot_move_targets_says_so():
         ad.flow(plain, ad.Potential(ad.norm()), dynamics=ad.JointTargets(), n_steps=1)
     with pytest.raises(ad.InputError, match="needs continuous targets"):
         ad.flow(a, ad.OTDD(ad.LabeledDataset(b.x, [0] * 8)), n_steps=1)
+
+
+def test_the_unit_of_targets_is_that_of_the_features():
+    """√(q · variance of the target / variance of the features), where no cost says another."""
+    a = table(15, 0)
+    expected = (a.targets.var(dim=0, correction=0) / a.x.var(dim=0, correction=0).sum()).sqrt()
+    torch.testing.assert_close(ad.JointTargets().start(a).target_unit, expected)
+    flat = a.replace(targets=torch.full_like(a.targets, 3.0))
+    assert float(ad.JointTargets().start(flat).target_unit) == 1

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from sklearn.cluster import DBSCAN
 
 import advect as ad
+from advect.data.store import read_tensors, write_tensors
 from advect.flows.snapshots import CHECKPOINTS, load_snapshot
 from advect.io.logs import read_lines
 
@@ -291,6 +292,25 @@ def test_what_is_no_checkpoint(tmp_path):
         case.run(resume=tmp_path)
     with pytest.raises(ad.InputError, match="no such file"):
         case.run(resume=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts["history"]["values"].pop(),
+        lambda facts: facts["history"].update(speeds=["fast"]),
+        lambda facts: facts.update(index=-1),
+    ],
+)
+def test_facts_that_do_not_belong_together(change, tmp_path):
+    case = setting()
+    case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=2)
+    path = tmp_path / CHECKPOINTS[0]
+    tensors, facts = read_tensors(path)
+    change(facts)
+    write_tensors(path, tensors, facts)
+    with pytest.raises(ad.InputError):
+        case.run(resume=path)
 
 
 class Bomb:

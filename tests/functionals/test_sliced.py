@@ -52,6 +52,14 @@ class TestOneDimension:
         found = sliced_otdd(a, b, 3, label_weight=0)
         assert 2 * found.energy == pytest.approx(pot.emd2_1d(*arrays), rel=1e-9, abs=1e-12)
 
+    def test_one_even_weight_among_others(self):
+        """Weights of which one is 1/n are not even."""
+        a, b = (labeled(3, seed, d=1, k=1) for seed in (0, 1))
+        a, b = a.replace(weights=[1, 2, 3]), b.replace(weights=[3, 2, 1])
+        arrays = (part.numpy().flatten() for part in (a.x, b.x, a.weights, b.weights))
+        found = sliced_otdd(a, b, 3, label_weight=0)
+        assert 2 * found.energy == pytest.approx(pot.emd2_1d(*arrays), rel=1e-9)
+
 
 class TestValue:
     @pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
