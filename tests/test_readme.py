@@ -93,10 +93,6 @@ def test_readme_names_the_two_commands():
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE)
 
 
-def test_ci_only_calls_the_test_command():
-    assert (ROOT / ".ci" / "run").read_text().rstrip().splitlines()[-1] == "make test"
-
-
 def test_demo_runs(capsys, tmp_path):
     demo = runpy.run_path(str(ROOT / "examples" / "demo" / "digits_to_mnist.py"))
     demo["main"](["--particles", "100", "--steps", "3", "--epochs", "1", "--out", str(tmp_path)])

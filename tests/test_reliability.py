@@ -33,7 +33,3 @@ def test_every_promise_names_a_test():
     ]
     assert len(rows) > 20
     assert [row for row in rows if not NAMED.search(row)] == []
-
-
-def test_it_is_linked():
-    assert "(reliability.md)" in (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
