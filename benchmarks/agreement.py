@@ -5,7 +5,8 @@
 
 The release is checked out of the history of this repository into a temporary folder. Both versions
 solve the same problems, each in a process of its own. A number agrees if it differs by at most 1e-9,
-relative to the largest number of its array. The exit status is 1 if any number does not agree.
+relative to the largest number of its array. The exit status is 1 if a number does not agree and its
+problem is not among those that are ``EXPLAINED``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ import numpy as np
 
 RELEASE = "af998b2"  # version 0.2.0
 TOL = 1e-9
+EXPLAINED = {  # by problem: defects of the release that are fixed
+    "114": "a polar factor of 0.2.0 has norm √2 beside a null direction of a rank-deficient law",
+}
 ROOT = Path(__file__).parents[1]
 
 
@@ -179,11 +183,14 @@ def main() -> int:
         "numbers compared": len(errors),
         "largest difference": max(errors.values()),
         "beyond 1e-9": bad,
+        "explained": {
+            name: EXPLAINED[name.split(".")[0]] for name in bad if name.split(".")[0] in EXPLAINED
+        },
     }
     print(json.dumps(summary, indent=1))
     if options.json:
         options.json.write_text(json.dumps(summary, indent=1) + "\n")
-    return 1 if bad else 0
+    return 0 if bad.keys() == summary["explained"].keys() else 1
 
 
 if __name__ == "__main__":

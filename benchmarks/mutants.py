@@ -38,7 +38,7 @@ FIRST = {  # tests of a room, the fastest oracles first
     "transport": "transport/test_transport transport/test_notes transport/test_variation transport distributed",
     "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
     "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
-    "data/laws": "data/test_gaussians data/test_few_samples cost/test_sample_products cost conformance",
+    "data/laws": "data/test_gaussians data/test_few_samples data/test_nuclear cost conformance",
     "maps": "maps/test_pair_sampler maps conformance/test_members",
 }
 ROOMS = tuple(FIRST)
