@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from advect.data.laws import Factored
+import advect as ad
+from advect.data.laws import Diagonal, Factored, Full
+from advect.data.laws.between import geodesic
 from advect.data.laws.wasserstein import nuclear_norms, polar_factor
 
 SIZES = (70, 90), (80, 100, 75)
@@ -83,3 +85,35 @@ def test_polar_factors_beside_null_directions(least, null, shape):
     # eigenvectors of the Gram matrix are off by eps (top/s)², down to where it is decomposed again
     rounding = 10 * torch.finfo(torch.float64).eps / max(least, 1e-6) ** 2
     assert torch.linalg.norm(found - polar) <= 1e-6 + rounding
+
+
+def test_many_diagonal_laws_against_the_formula():
+    """More pairs than are compared at once: W₂² = ‖μ − μ'‖² + ‖s − s'‖², and its gradient."""
+    draw = torch.Generator().manual_seed(3)
+    numbers = [
+        (5 + torch.randn(n, 3, generator=draw).double()).requires_grad_() for n in (300, 290)
+    ]
+    sides = [ad.Gaussians(leaf, Diagonal(leaf.square())) for leaf in numbers]
+    points = [torch.cat([leaf, leaf.square()], dim=1) for leaf in numbers]
+    expected = (points[0][:, None] - points[1]).square().sum(dim=2)
+    found = ad.bures(*sides)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-9)
+    weights = torch.rand(300, 290, generator=draw).double()
+    slopes = [torch.autograd.grad((weights * d).sum(), numbers) for d in (found, expected)]
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-10, atol=1e-8)
+
+
+@pytest.mark.parametrize("t", [0.25, 0.5])
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_geodesics_have_constant_speed(kind, t):
+    """W₂(a, a_t) = t W₂(a, b)."""
+    draw = torch.Generator().manual_seed(4)
+    sides = []
+    for _ in range(2):
+        roots = torch.rand(3, 4, 4, generator=draw).double()
+        kinds = {"diagonal": Diagonal(roots[:, 0]), "full": Full(roots.mT @ roots)}
+        sides.append(ad.Gaussians(torch.randn(3, 4, generator=draw).double(), kinds[kind]))
+    middle = geodesic(*sides, t)
+    between = ad.bures(*sides).diagonal().sqrt()
+    torch.testing.assert_close(ad.bures(sides[0], middle).diagonal().sqrt(), t * between)
+    torch.testing.assert_close(ad.bures(middle, sides[1]).diagonal().sqrt(), (1 - t) * between)
