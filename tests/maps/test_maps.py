@@ -303,6 +303,7 @@ class TestFiles:
             lambda facts: facts.update(map=["nearest"]),
             lambda facts: facts.update(sample_shape=[4]),
             lambda facts: facts.update(sample_shape="3"),
+            lambda facts: facts.update(sample_shape=[-1, -3]),
             lambda facts: facts.update(own={}),
             lambda facts: facts.update(own=None),
             lambda facts: facts.pop("own"),
