@@ -35,10 +35,10 @@ ROOT = Path(__file__).resolve().parents[1]
 FIRST = {  # tests of a room, the fastest oracles first
     "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack distributed",
     "cost": "cost/test_cost cost/test_targets cost/test_soft_labels cost/test_names cost transport",
-    "transport": "transport/test_transport transport/test_notes transport/test_variation transport distributed",
+    "transport": "transport/test_transport transport/test_notes transport/test_variation cost/test_soft_labels transport distributed",
     "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
     "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
-    "data/laws": "data/test_gaussians data/test_few_samples data/test_nuclear cost conformance",
+    "data/laws": "data/test_gaussians data/test_few_samples data/test_nuclear datasets/test_statistics cost conformance",
     "maps": "maps/test_pair_sampler maps conformance/test_members",
 }
 ROOMS = tuple(FIRST)
@@ -220,16 +220,18 @@ def inject(mutant: dict) -> None:
     import_module(".".join(parts).removesuffix(".__init__"))  # some are imported at their first use
     module = compile(mutant["source"], path, "exec")
     (code,) = [each for each in codes(module) if each.co_qualname == mutant["function"]][:1]
+    changed = {(each.co_qualname, each.co_firstlineno): each for each in codes(code)}
     functions = [
         each
         for each in gc.get_objects()
         if type(each) is FunctionType  # isinstance would ask proxies of objects that are gone
         and each.__code__.co_filename == path
-        and each.__code__.co_qualname == mutant["function"]
+        # functions within it too, which may have been made before
+        and (each.__code__.co_qualname, each.__code__.co_firstlineno) in changed
     ]
     assert functions, "the function is not there"
     for each in functions:
-        each.__code__ = code
+        each.__code__ = changed[each.__code__.co_qualname, each.__code__.co_firstlineno]
 
 
 class Judge:

@@ -277,6 +277,17 @@ class TestDivergence:
             )
 
 
+def test_potentials_that_meet_one_marginal_are_not_certified():
+    """f = T(g) meets the rows whatever g is; the columns decide."""
+    x = torch.linspace(0, 1, 12, dtype=torch.float64)[:, None]
+    cost, a = (x - x.T - 0.3).square() / 2, torch.full((12,), 1 / 12, dtype=torch.float64)
+    solver, g = ad.Sinkhorn(epsilon=0.05), torch.zeros(12, dtype=torch.float64)
+    solved = solver.solve(cost)
+    f = -0.05 * torch.logsumexp((g - cost) / 0.05 + a.log(), dim=1)
+    assert solver.certify(cost, a, a, (f, g)) is None
+    assert solver.certify(cost, a, a, solved.potentials, slack=1e-7) is not None
+
+
 class TestMisuse:
     @pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, math.inf, "big", None, True])
     def test_epsilon(self, epsilon):
