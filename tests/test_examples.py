@@ -28,7 +28,7 @@ FIGURES: dict[str, tuple[str, Callable[..., bool]]] = {
         r"ours: alcohol ([\d.]+)[^$]*moved: alcohol ([\d.]+)[^$]*theirs: alcohol ([\d.]+)",
         lambda ours, moved, theirs: abs(moved - theirs) < abs(ours - theirs) / 4,
     ),
-    "text": (r"Distance\(value=([\d.]+)", lambda value: 0.1 < value < 2),
+    "text": (r"value +([\d.]+)", lambda value: 0.1 < value < 2),
 }
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 

@@ -243,11 +243,3 @@ def test_by_name_runs(evidence, monkeypatch):
     right, wrong = (module.run(setting, 0) for setting in list(pairs)[:3:2])
     assert list(right["accuracies"]) == module.COLUMNS
     assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01
-
-
-@pytest.mark.slow
-def test_dimensions_runs(evidence, monkeypatch):
-    module = small(evidence.load("dimensions"), monkeypatch, HELD=60, SOURCE=200)
-    found = module.run(next(iter(module.SETTINGS)), 0)
-    assert list(found["accuracies"]) == module.COLUMNS
-    assert found["accuracies"]["names"] > found["accuracies"]["resized images"]

@@ -309,7 +309,9 @@ class TestFiles:
             lambda facts: facts.pop("own"),
             lambda facts: [facts],
             lambda facts: facts.update(sample_shape=[10**6, 10**6]),  # and no memory is asked for
-            lambda facts: facts["own"].update(k=-1, epsilon=-1.0, epochs=-1, updates=-1),
+            lambda facts: facts["own"].update(
+                k=-1, epsilon=-1.0, epochs=-1, updates=-1, noise=-1.0
+            ),
         ]
         for change in changes:
             write(change)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
+from advect.errors import InputError
 from advect.ot.plan import NoPlan
 from advect.ot.solution import Solution
 
@@ -57,6 +58,9 @@ class State:
             value = fitted.pop(_NAMES.get(one.name, one.name), None)
             if value is not None:
                 is_tensor = "Tensor" in str(one.type)
+                if value.numel() != 1 and not is_tensor:
+                    got = f"{one.name} of shape {tuple(value.shape)}"
+                    raise InputError("the state of a flow is damaged", got, "Start it again.")
                 values[one.name] = value if is_tensor else _CASTS.get(one.name, float)(value)
         return cls(fitted, **values)
 
