@@ -90,7 +90,7 @@ def test_a_release_can_be_built_and_installed():
         "PASSED",
         f"\n{ad.__version__}\n",
         "self_test     passed",
-        "completed after 5 steps",
+        "steps      5",
     ):
         assert word in said
 
