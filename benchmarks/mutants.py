@@ -253,15 +253,15 @@ class Judge:
             while waiting and len(running) < self.options.jobs:
                 k = waiting.pop(0)
                 items = [item for file in self.files(k) for item in by_file[file]]
-                told = tempfile.mkstemp()[1]
-                running[self.start(session, items, self.chosen[k], told)] = (
+                report_path = tempfile.mkstemp()[1]
+                running[self.start(session, items, self.chosen[k], report_path)] = (
                     k,
                     time.monotonic(),
-                    told,
+                    report_path,
                 )
             pid, status = os.wait()
-            k, began, told = running.pop(pid)
-            self.note(k, os.waitstatus_to_exitcode(status), time.monotonic() - began, told)
+            k, began, report_path = running.pop(pid)
+            self.note(k, os.waitstatus_to_exitcode(status), time.monotonic() - began, report_path)
         return True
 
     def undecided(self, verdict: dict) -> bool:
@@ -271,7 +271,7 @@ class Judge:
         room = near([room_of(self.chosen[k])])
         return room if self.stage == "room" else [f for f in every_file() if f not in room]
 
-    def start(self, session, items: list, mutant: dict | None, told: str) -> int:
+    def start(self, session, items: list, mutant: dict | None, report_path: str) -> int:
         pid = os.fork()
         if pid == 0:
             code = 2
@@ -281,31 +281,33 @@ class Judge:
                     os.dup2(quiet, stream)
                 seconds = self.options.seconds
                 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
-                code = self.failed(session, items, mutant, told)
+                code = self.failed(session, items, mutant, report_path)
             except Exception as error:
-                Path(told).write_text(f"not run: {error!r}")
+                Path(report_path).write_text(f"not run: {error!r}")
             finally:
                 os._exit(code)
         return pid
 
-    def run(self, session, items: list, mutant: dict | None, told: str) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.start(session, items, mutant, told), 0)[1])
+    def run(self, session, items: list, mutant: dict | None, report_path: str) -> int:
+        return os.waitstatus_to_exitcode(
+            os.waitpid(self.start(session, items, mutant, report_path), 0)[1]
+        )
 
     @staticmethod
-    def failed(session, items: list, mutant: dict | None, told: str) -> int:
+    def failed(session, items: list, mutant: dict | None, report_path: str) -> int:
         """1 if a test fails, whose name is written to a file, and 0 if none does."""
         if mutant is not None:
             inject(mutant)
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.testsfailed:
-                Path(told).write_text(item.nodeid)
+                Path(report_path).write_text(item.nodeid)
                 return 1
         return 0
 
-    def note(self, k: int, code: int, seconds: float, told: str) -> None:
-        verdict, by = self.verdicts[k], Path(told).read_text()
-        Path(told).unlink()
+    def note(self, k: int, code: int, seconds: float, report_path: str) -> None:
+        verdict, by = self.verdicts[k], Path(report_path).read_text()
+        Path(report_path).unlink()
         if code == 0:
             verdict["survived"].append(self.stage)
         elif code == 2:
