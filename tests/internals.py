@@ -4,7 +4,7 @@ large ones. Nothing else in the tests of the core names a private object of it."
 SMALL_BLOCKS = {
     "advect.ot.cost.ENTRIES": 9_000,
     "advect.ot.cost._BLOCKS_AT_ONCE": 3,
-    "advect.ot.row_kernel._CACHED_ENTRIES": 8_000,
+    "advect.ot.kernel._CACHED_ENTRIES": 8_000,
     "advect.data.laws.wasserstein._BATCH_ENTRIES": 1_000,
 }
 
@@ -17,4 +17,5 @@ def small_blocks(monkeypatch):
 
 def float32_iterations(monkeypatch, entries=0):
     """Solve problems of more than ``entries`` entries in float32, as large ones are."""
-    monkeypatch.setattr("advect.ot.certificate._SMALL", entries)
+    for place in ("kernel", "sinkhorn"):
+        monkeypatch.setattr(f"advect.ot.{place}.SMALL", entries)

@@ -128,7 +128,7 @@ def test_distances_are_those_of_pot_on_the_explicit_cost(solver):
     cost = ad.GroundCost()
     matrices = [by_loops(cost, *pair).numpy() for pair in ((A, B), (A, A), (B, B))]
     masses = [(a, b), (a, a), (b, b)]
-    if solver.regularisation == 0:
+    if solver.epsilon == 0:
         values = [ot.emd2(*m, c) for m, c in zip(masses, matrices, strict=True)]
     else:
         values = []

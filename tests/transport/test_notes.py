@@ -43,7 +43,7 @@ SAID = {  # name: (source, target, options, words of the notes)
     "shares count weights": (EVEN, blobs([20, 20], 1), {}, ()),
     "not converged": (A, B, {"solver": ad.Sinkhorn(1e-3, max_iter=3)}, ("did not converge",)),
     "epsilon above costs": (A, B, {"solver": ad.Sinkhorn(1e3)}, ()),
-    "epsilon far above costs": (A, B, {"solver": ad.Sinkhorn(1e15)}, ("known to",)),
+    "epsilon far above costs": (A, B, {"solver": ad.Sinkhorn(1e15)}, ("did not converge",)),
     "too close": (A, A.replace(x=A.x + 1e-9), {}, ("known to",)),
 }  # fmt: skip
 

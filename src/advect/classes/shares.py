@@ -169,8 +169,8 @@ def class_shares(
     present = source.class_mass > 0
     balanced = source.reweighted(present.double())  # classes of one mass
     cost = GroundCost(label=NoLabels()).fitted(source, target)
-    problem, prepared = Transport(cost, chosen, None).problem(balanced, target)
-    epsilon = prepared.regularisation
+    problem, prepared, _ = Transport(cost, chosen, None).prepared(balanced, target)
+    epsilon = float(prepared.epsilon)
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
     if prepared.stochastic or not epsilon > 0:
@@ -179,7 +179,7 @@ def class_shares(
     solved = prepared.solve(problem.make("cross"), balanced.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
     sums, potential = solved.coupling.T @ membership, solved.potentials[0]
-    solved.release()
+    solved = solved.released()
     total = sums.sum(dim=1, keepdim=True)  # 0 where all mass is left behind
     target_rows = torch.where(total > 0, sums / total.clamp_min(1e-300), 1 / sums.shape[1])
     source_rows = _left_out(problem.make("source"), balanced, potential, epsilon, membership)

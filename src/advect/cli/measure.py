@@ -72,7 +72,7 @@ def distance(
             ground = running.cost(cost, a, b)
             result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
             converged = result.converged
-            if method.leaves_mass:
+            if method.reach is not None:
                 facts["mass_left"] = result.mass_left
             if standard_error is not None:
                 facts["standard_error"] = result.standard_error(standard_error, generator=generator)

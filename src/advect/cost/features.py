@@ -1,24 +1,34 @@
 """What it costs to move features: d(x, x')², without the ½ and without labels.
 
-A feature cost maps samples to points of a Euclidean space (``embed``), where the cost is the
-squared distance: then a plan is contracted with it by matrix products alone. A cost that is no such
-distance is a plain function on pairs, which is asked for a matrix.
+A feature cost maps samples to points of a Euclidean space (``embed``), where the cost is the squared
+distance. Points need products alone, for the rows of a cost matrix
+
+    −x_i·y_j + (½‖x_i‖², 1, ½ w D[y_i]) · (1, ½‖y_j‖², e_{y_j})
+
+in which the thin second product also adds what few labels cost, and for the contraction with a plan.
+Many labels (a law for each sample) are looked up instead. A cost that is no such distance is a
+function of pairs (``advect.cost.embedding``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_methods
-from advect.cost.feature_pair import FeaturePair, FunctionPair, PointPair
+from advect._util.checks import check_finite
+from advect.cost.labels import LabelTable
 from advect.data.dataset import LabeledDataset
+from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
+from advect.ot.cost import Rows
+from advect.ot.plan import Index, Plan
+
+_ROWS = 512  # of which products are formed at a time
+_WIDTH = 16  # columns of which products take a multiple: others take half as long again
 
 
 class FeatureCost(ABC):
@@ -104,7 +114,7 @@ class FeatureCost(ABC):
     def points(self, data: LabeledDataset) -> Tensor:
         """What ``embed`` returns, checked; features themselves are known to be features."""
         points = self.embed(data)
-        return points if points is data.x else _checked_points(points, data)
+        return points if points is data.x else checked_points(points, data)
 
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
@@ -136,90 +146,146 @@ class SquaredEuclidean(FeatureCost):
         """The features themselves, (n, d)."""
         return data.x
 
+    points = embed
+
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
         return data
 
 
-@dataclass(frozen=True)
-class Embedding(FeatureCost):
-    """‖φ(x) − φ(x')‖² for a map φ from samples ``(n, *sample_shape)`` to vectors, such as the body of a
-    trained network.
+class FeaturePair(ABC):
+    """d(x_i, y_j)² of two datasets (or of one with itself, ``y is x``).
 
-    Args:
-        map: any callable or torch module on a batch; differentiable if gradients are wanted.
-
-    Example:
-        >>> import advect as ad
-        >>> first = ad.Embedding(lambda samples: samples[:, :1])
-        >>> data = ad.LabeledDataset([[1.0, 5.0], [2.0, 7.0]], ["a", "b"])
-        >>> first.embed(data).tolist()
-        [[1.0], [2.0]]
+    Attributes:
+        x, y: what it is computed from: points, or features.
+        has_points: whether these are points whose squared distance is the cost.
     """
 
-    map: Callable[[Tensor], Any]
-    one_space = False  # samples of any shapes, as long as their images are of one
+    x: Tensor
+    y: Tensor
+    has_points: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        if not callable(self.map):
-            raise InputError(
-                "an embedding must be callable",
-                type(self.map).__name__,
-                "Pass a function or a torch module.",
-            )
+    @abstractmethod
+    def within(self) -> tuple[FeaturePair, FeaturePair]:
+        """The costs of both datasets with themselves."""
 
-    def embed(self, data: LabeledDataset) -> Tensor:
-        """φ of the samples in their own shape, flattened to (n, e)."""
-        return _checked_points(self.map(data.samples), data)
+    @abstractmethod
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> Rows:
+        """What makes rows of ½ d², with what labels cost; without a graph."""
 
-
-class Embeds(Protocol):
-    """What is enough for a feature cost of one's own."""
-
-    def embed(self, data: LabeledDataset) -> Tensor: ...
+    @abstractmethod
+    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """⟨P, d²⟩ with a graph, and P @ beside, for (m, k) numbers, in the same pass."""
 
 
-@dataclass(frozen=True)
-class _OwnEmbedding(FeatureCost):
-    """A class with ``embed`` that is no subclass of ``FeatureCost``."""
+@dataclass(frozen=True, eq=False)
+class PointPair(FeaturePair):
+    """‖x_i − y_j‖² of points with masses, computed about their common centre."""
 
-    own: Embeds
+    x: Tensor
+    y: Tensor
+    masses: tuple[Tensor, Tensor]
+    has_points = True
 
-    def embed(self, data: LabeledDataset) -> Tensor:
-        return _as_points(self.own.embed(data), data)
+    def within(self) -> tuple[PointPair, PointPair]:
+        a, b = self.masses
+        return PointPair(self.x, self.x, (a, a)), PointPair(self.y, self.y, (b, b))
+
+    def _about_centre(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The points about their common centre, without a graph: products then lose fewer digits."""
+        x, same = self.x.detach().to(dtype), self.y is self.x
+        y = x if same else self.y.detach().to(dtype)
+        centre = mass_centre(x, self.masses[0])
+        centre = (centre + (centre if same else mass_centre(y, self.masses[1]))) / 2
+        x = x - centre
+        return x, x if same else y - centre
+
+    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
+        x, y = self._about_centre(dtype)
+        norms = [
+            torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)
+        ]
+        left, right = [norms[0], torch.ones_like(norms[0])], [torch.ones_like(norms[1]), norms[1]]
+        if labels is not None and labels.is_thin:
+            factors = labels.factors(dtype)
+            left.append(factors[0])
+            right.append(factors[1])
+        return PointRows(x, y, torch.cat(left, dim=1), torch.cat(right, dim=1), labels)
+
+    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """⟨P, d²⟩, its gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x) where wanted, and
+        P @ beside: by P [v, ‖v‖², 1, beside] in one pass over the plan, and Pᵀ [u, 1].
+        """
+        with torch.no_grad():
+            u, v = self._about_centre(torch.promote_types(self.x.dtype, self.y.dtype))
+            squares = [torch.linalg.vector_norm(p, dim=1, keepdim=True).square() for p in (u, v)]
+            parts = [v, squares[1], torch.ones_like(squares[1])]
+            parts += [] if beside is None else [beside.to(v.dtype)]
+            widths = [part.shape[1] for part in parts]
+            parts.append(v.new_zeros(len(v), -sum(widths) % _WIDTH))
+            joined = torch.cat(parts, dim=1)
+            del parts
+            v = joined[:, : widths[0]]  # the same, without a second copy
+            u = v if self.y is self.x else u
+            product = plan.times(joined)
+            image, far, rows, *rest = product[:, : sum(widths)].split(widths, dim=1)
+            value = (rows * squares[0]).double().sum() + far.double().sum()
+            for ends in zip(u.split(_ROWS), image.split(_ROWS), strict=True):
+                value -= 2 * torch.linalg.vecdot(*ends).double().sum()
+            pulls = []
+            if self.x.requires_grad:
+                twice = 4 if self.y is self.x else 2  # the plan of a self-problem is symmetric
+                pulls.append((self.x, image.mul_(-twice).addcmul_(rows, u, value=twice)))
+            if self.y.requires_grad and self.y is not self.x:
+                back = plan.transposed(torch.cat([u, torch.ones_like(squares[0])], dim=1))
+                pulls.append((self.y, back[:, :-1].mul_(-2).addcmul_(back[:, -1:], v, value=2)))
+        return with_gradients(value, pulls), rest[0] if rest else None
 
 
-@dataclass(frozen=True)
-class _OwnFunction(FeatureCost):
-    """A function (x, x') ↦ a matrix (n, m) of one's own: no points, and no linear images."""
-
-    function: Callable[[Tensor, Tensor], Any]
-    has_points = False
-
-    def embed(self, data: LabeledDataset) -> Tensor:
-        return data.x
-
-    def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
-        return data
-
-    def between(self, source: LabeledDataset, target: LabeledDataset) -> FeaturePair:
-        return FunctionPair(self.function, source.x, target.x)
-
-    def widened(
-        self, source: LabeledDataset, target: LabeledDataset
-    ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
-        return (self, *in_float64(source, target, moved=False))
+def largest_length(points: Tensor, mass: Tensor, centre: Tensor | float = 0.0) -> Tensor:
+    """The largest distance from the centre of points that have mass, some rows at a time."""
+    parts = zip(points.split(_ROWS), mass.split(_ROWS), strict=True)
+    lengths = [(torch.linalg.vector_norm(p - centre, dim=1) * (m > 0)).max() for p, m in parts]
+    return torch.stack(lengths).max().double()
 
 
-def as_feature_cost(feature: object) -> FeatureCost:
-    """A feature cost, what has ``embed``, or a function of (x, x'), as a feature cost."""
-    if isinstance(feature, FeatureCost):
-        return feature
-    method = "embed" if hasattr(feature, "embed") else "__call__"
-    remedy = "Pass ad.Sketch(dim) or a function of (x, x')."
-    check_methods("feature must be a feature cost", feature, (method,), remedy)
-    if method == "embed":
-        return _OwnEmbedding(cast(Embeds, feature))
-    return _OwnFunction(cast(Callable[[Tensor, Tensor], Any], feature))
+def with_gradients(value: Tensor, pulls: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The number, with a graph that gives each tensor its gradient."""
+    for point, pull in pulls:
+        moving = (point * pull.to(point.dtype)).sum()
+        value = value + moving - moving.detach()
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class PointRows(Rows):
+    """−x_i·y_j + left_i·right_j, never below what labels may cost: the thin factors hold norms and few labels."""
+
+    x: Tensor
+    y: Tensor
+    left: Tensor
+    right: Tensor
+    labels: LabelTable | None
+
+    def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        y, right = self.y, self.right
+        if columns is not None:
+            y, right = y[columns], right[columns]
+        out = torch.mm(self.x[rows], y.T, out=out)
+        out = torch.addmm(out, self.left[rows], right.T, beta=-1, out=out)
+        if self.labels is not None and not self.labels.is_thin:
+            out = self.labels.add(out, rows, slice(None) if columns is None else columns)
+        return out.clamp_min_(0 if self.labels is None else self.labels.floor)
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        """Σ a_i b_j C_ij from the means of the factors."""
+        mean = _mean(self.left, a) @ _mean(self.right, b) - _mean(self.x, a) @ _mean(self.y, b)
+        return mean if self.labels is None or self.labels.is_thin else mean + self.labels.mean(a, b)
+
+
+def _mean(points: Tensor, weights: Tensor) -> Tensor:
+    """Σ w_i p_i in float64, a few rows at a time."""
+    parts = zip(points.split(1024), weights.split(1024), strict=True)
+    return torch.stack([weight @ part.double() for part, weight in parts]).sum(dim=0)
 
 
 def in_float64(
@@ -239,7 +305,8 @@ def in_float64(
     return about, about if target is source else second._replace(x=second.x - middle)
 
 
-def _as_points(points: Any, data: LabeledDataset) -> Tensor:
+def as_points(points: Any, data: LabeledDataset) -> Tensor:
+    """The rows of an embedding as points (n, e)."""
     points = torch.as_tensor(points)
     if points.ndim == 0 or len(points) != len(data):
         raise InputError(
@@ -250,7 +317,8 @@ def _as_points(points: Any, data: LabeledDataset) -> Tensor:
     return points.reshape(len(data), -1).to(data.x)
 
 
-def _checked_points(points: Any, data: LabeledDataset) -> Tensor:
-    points = _as_points(points, data)
+def checked_points(points: Any, data: LabeledDataset) -> Tensor:
+    """``as_points`` of finite numbers."""
+    points = as_points(points, data)
     check_finite("the embedded features", points, "Check the embedding on these samples.")
     return points

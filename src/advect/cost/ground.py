@@ -10,18 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from advect._util import defaults
 from advect._util.checks import check_non_negative
-from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
-from advect.cost.labels import Bures, LabelCost, NoLabels, as_label_cost
+from advect.cost.embedding import Embeds, as_feature_cost
+from advect.cost.features import FeatureCost, SquaredEuclidean
+from advect.cost.labels import FEW_LAWS, Bures, LabelCost, NoLabels, as_label_cost
 from advect.cost.pair import PairCost
+from advect.cost.targets import TargetValues
 from advect.data.conversions import has_classes
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import require_targets
 from advect.errors import InputError
 
 
@@ -38,6 +41,11 @@ class GroundCost:
             (source, target) ↦ a matrix (k, k').
         label_weight: how much a change of label costs against a change of features; 1 in the paper.
 
+    Attributes:
+        feature_cost, label_cost: ``feature`` and ``label`` as costs; labels that are points
+            (``TargetValues``) are part of ``feature_cost``.
+        has_labels: whether labels cost anything.
+
     Example:
         >>> import advect as ad
         >>> a = ad.LabeledDataset([[0.0], [1.0]], ["low", "high"])
@@ -50,35 +58,27 @@ class GroundCost:
     label: LabelCost | Callable[[LabeledDataset, LabeledDataset], Tensor] = Bures()
     label_weight: float = defaults.LOOK.label_weight
 
+    if TYPE_CHECKING:  # set once, and no fields
+        feature_cost: ClassVar[FeatureCost]
+        label_cost: ClassVar[LabelCost]
+        has_labels: ClassVar[bool]
+        parts: ClassVar[tuple[FeatureCost, LabelCost, float]]
+
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)
-        _ = self._parts  # an error for what is no cost
-
-    @cached_property
-    def _parts(self) -> tuple[FeatureCost, LabelCost]:
-        """``feature`` and ``label`` as costs; labels that are points join the features."""
         label = as_label_cost(self.label)
-        return label.joined(as_feature_cost(self.feature), self.label_weight), label
-
-    @property
-    def feature_cost(self) -> FeatureCost:
-        """``feature`` as a feature cost, with labels that are points (``TargetValues``)."""
-        return self._parts[0]
-
-    @property
-    def label_cost(self) -> LabelCost:
-        """``label`` as a label cost."""
-        return self._parts[1]
+        # labels that are points (``TargetValues``) join the features
+        feature = label.joined(as_feature_cost(self.feature), self.label_weight)
+        has_labels = self.label_weight > 0 and label.costs
+        parts = {"feature_cost": feature, "label_cost": label, "has_labels": has_labels}
+        parts["parts"] = feature, label, self.label_weight
+        for name, part in parts.items():
+            object.__setattr__(self, name, part)
 
     @property
     def by_columns(self) -> bool:
         """Whether columns of the features count by the squares of their differences."""
         return self.feature_cost.by_columns
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether labels cost anything."""
-        return self.label_weight > 0 and self.label_cost.costs
 
     @property
     def names_count(self) -> bool:
@@ -95,9 +95,10 @@ class GroundCost:
         ``ByName``).
         """
         _check_scale(source, target)
-        own, label = self.feature_cost, self.label_cost
-        feature = own.fitted(source, target)
-        return self._changed(own, feature)._relabeled(label, label.fitted(source, target, feature))
+        feature = self.feature_cost.fitted(source, target)
+        label = self.label_cost.fitted(source, target, feature)
+        same = feature is self.feature_cost and label is self.label_cost
+        return self if same else self._with(feature, label)
 
     def state(self) -> dict[str, Tensor]:
         """What ``fitted`` found, for a checkpoint."""
@@ -105,17 +106,16 @@ class GroundCost:
 
     def with_state(self, state: dict[str, Tensor]) -> GroundCost:
         """The fitted cost again, from a state that may hold more."""
-        own, label = self.feature_cost, self.label_cost
-        return self._changed(own, own.with_state(state))._relabeled(label, label.with_state(state))
-
-    def _relabeled(self, before: LabelCost, after: LabelCost) -> GroundCost:
-        return self if after is before else replace(self, label=after)
-
-    def _changed(self, before: FeatureCost, after: FeatureCost) -> GroundCost:
-        if after is before:
+        if not state:
             return self
-        own = self.label_cost.joined(after, self.label_weight) is after
-        return replace(self, feature=after, label=self.label if own else NoLabels())
+        return self._with(self.feature_cost.with_state(state), self.label_cost.with_state(state))
+
+    def _with(self, feature: FeatureCost, label: LabelCost) -> GroundCost:
+        if feature is self.feature_cost:
+            return self if label is self.label_cost else replace(self, label=label)
+        # a feature cost that holds the labels already must not be joined with them again
+        holds_labels = label.joined(feature, self.label_weight) is not feature
+        return replace(self, feature=feature, label=NoLabels() if holds_labels else label)
 
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
@@ -125,33 +125,41 @@ class GroundCost:
             first = source._replace(law=None, law_index=None)
             target = first if target is source else target._replace(law=None, law_index=None)
             source = first
-        own = self.feature_cost
-        feature, source, target = own.widened(source, target)
-        return self._changed(own, feature), source, target
+        feature, source, target = self.feature_cost.widened(source, target)
+        return self._with(feature, self.label_cost), source, target
 
     def between(self, source: LabeledDataset, target: LabeledDataset) -> PairCost:
         """The cost between the samples of two datasets (or of one with itself)."""
         self._check(source, target)
-        return PairCost(self, source, target)
+        return PairCost(self.parts, source, target)
 
     def between_all(
-        self, source: LabeledDataset, target: LabeledDataset, limit: float = math.inf
+        self, source: LabeledDataset, target: LabeledDataset, limit: float | None = None
     ) -> tuple[PairCost, PairCost, PairCost]:
         """The costs of a debiased distance: between source and target, within the source, within
         the target; samples are embedded once.
 
-        Label distances are taken at once on copies, so that what the estimate of laws keeps is
-        gone before a solve starts. A table of them that would pass ``limit`` bytes is an error."""
+        With a limit of memory, label distances are taken at once on copies, so that what the estimate
+        of laws keeps is gone before a solve starts. A table of them that would pass ``limit`` bytes is
+        an error.
+        """
         self._check(source, target)
-        a = source._replace()
-        b = a if target is source else target._replace()
+        a, b = source, target
+        if limit is not None:
+            a = source._replace()
+            b = a if target is source else target._replace()
         features = self.feature_cost.between(a, b)
-        within = features.within()
-        return (
-            PairCost(self, a, b, features).with_fixed_labels(source, target, limit),
-            PairCost(self, a, a, within[0]).with_fixed_labels(source, source, limit),
-            PairCost(self, b, b, within[1]).with_fixed_labels(target, target, limit),
+        first, second = features.within()
+        pairs = (
+            PairCost(self.parts, a, b, features),
+            PairCost(self.parts, a, a, first),
+            PairCost(self.parts, b, b, second),
         )
+        if limit is None:
+            return pairs
+        ends = ((source, target), (source, source), (target, target))
+        fixed = [p.with_fixed_labels(*at, limit) for p, at in zip(pairs, ends, strict=True)]
+        return fixed[0], fixed[1], fixed[2]
 
     def within(self, data: LabeledDataset) -> PairCost:
         """The cost between the samples of a dataset and themselves. Where each sample has a law of its
@@ -168,8 +176,10 @@ class GroundCost:
             >>> together.source.dim, torch.allclose(together.matrix(), cost.between(data, data).matrix(), atol=1e-5)
             (6, True)
         """
-        pair = self.between(data, data)
-        laws = pair.law_coordinates
+        pair = PairCost(self.parts, data, data)
+        if data.law_index is None and len(data.classes) <= FEW_LAWS:
+            return pair
+        laws = pair.law_coordinates()
         if not laws or pair.points is None:
             return pair
         x, scale = pair.points[0], math.sqrt(self.label_weight)
@@ -187,7 +197,8 @@ class GroundCost:
                 "continuous targets without labels",
                 "Use label=ad.TargetValues() or ad.NoLabels().",
             )
-        if self.feature_cost.one_space:
+        alike = source.dim == target.dim and source.columns == target.columns
+        if self.feature_cost.one_space and not alike:
             check_features(source, target)
         if source.x.device != target.x.device:
             raise InputError(
@@ -207,6 +218,21 @@ def check_cost(cost: object) -> GroundCost | None:
         repr(cost),
         f"Wrap it as ad.GroundCost({part}=…), or pass None.",
     )
+
+
+_DEFAULT = GroundCost()
+
+
+def cost_for(cost: GroundCost | None, *datasets: LabeledDataset) -> GroundCost:
+    """The given cost, or the default: values of targets if a dataset has no labels, else Bures."""
+    known = cost if cost is None else check_cost(cost)
+    if known is not None:
+        return known
+    if all(has_classes(data) for data in datasets):
+        return _DEFAULT
+    for data in datasets:
+        require_targets(data, "a comparison with a dataset of continuous targets")
+    return GroundCost(label=TargetValues())
 
 
 def check_features(source: LabeledDataset, target: LabeledDataset) -> None:

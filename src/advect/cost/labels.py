@@ -1,32 +1,222 @@
-"""What it costs to change the label: W₂²(α_y, α_y'), a distance between the laws of two classes
-(paper, section 2.3).
+"""What it costs to change the label: squared distances between the laws of labels (paper, section 2.3).
 
-A label cost maps two datasets to a matrix with a row for each law of the source and a column for
-each law of the target, differentiable in whatever the laws come from."""
+A label cost maps two datasets to a table D (k, k') of squared distances between label laws, such as
+W₂²(α_y, α_y'), differentiable in whatever the laws come from. Each dataset assigns its samples to laws
+by a matrix Q (n, k): one-hot for ordinary labels, probabilities for soft ones. For rows p, q of the
+assignments the label part of the ground cost is
+
+    c(p, q) = w/2 (pᵀ D q − ½ pᵀ D_a p − ½ qᵀ D_b q)
+
+with distances D_a, D_b within either dataset. The self terms vanish for ordinary labels, which cost
+w/2 D[y, y']. They belong to rows and columns, so they change no plan and cancel in a debiased distance.
+If the distances are Euclidean (one dimension, diagonal laws, means) c is w/2 ‖Σ p α − Σ q α'‖². W₂² of
+full covariances is not Euclidean: c can fall below zero, by at most ``floor``.
+
+The cost of a plan P needs only the class plan M = Qᵀ P Q'. Its gradient in the laws is that of ⟨M, D⟩.
+
+Laws that are points of a Euclidean space, one for each sample, need no table: √w times their
+coordinates are appended to the features (``LabelCost.coordinates``, ``TargetValues``).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from advect._util.checks import check_finite, check_methods
-from advect.cost.features import FeatureCost
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import diagonal_laws, label_samples
-from advect.data.laws import Gaussians, bures
-from advect.data.laws.linalg import squared_distances, squared_gaps
+from advect.data.dataset import LabeledDataset
+from advect.data.labels import diagonal_laws
+from advect.data.laws import bures
+from advect.data.laws.linalg import squared_gaps
 from advect.errors import InputError
-from advect.ot.divergence import debiased, envelope
-from advect.ot.exact import ExactOT
-from advect.ot.solver import Solver, check_solver, solve_divergence
+from advect.ot.plan import Index, Plan
 
+# laws of the target up to which a thin product with the table is cheaper than looking it up
+FEW_LAWS = 64
 # relative error of label distances between float32 datasets, as far off as rounding leaves what features cost
 SINGLE_LABELS = 4e-6
+_LIGHT = 1e-6  # share of a law's mass that no gradient in float32 resolves
+_ENTRIES = 4_000_000  # of a block that is looked up at a time
+_MAX_EIGEN = 512  # laws, for the bound by eigenvalues
+_ROUNDING = 1e-6  # of the largest distance, the error of float32
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The label laws of samples, Q: one law each (``codes``), or ``probabilities`` (n, k)."""
+
+    n_laws: int
+    codes: Tensor
+    probabilities: Tensor | None = None
+
+    def at(self, rows: Index) -> Assignment:
+        """The assignment of some samples."""
+        shares = self.probabilities
+        return Assignment(self.n_laws, self.codes[rows], None if shares is None else shares[rows])
+
+    def matrix(self, dtype: torch.dtype) -> Tensor:
+        """Q, (n, k)."""
+        if self.probabilities is not None:
+            return self.probabilities.to(dtype)
+        return one_hot(self.codes, self.n_laws).to(dtype)
+
+    def rows(self, table: Tensor) -> Tensor:
+        """Q times a table (k, …)."""
+        if self.probabilities is not None:
+            return self.probabilities.to(table.dtype) @ table
+        return table[self.codes]
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """Qᵀ times rows (n, …): sums by law."""
+        if self.probabilities is not None:
+            return self.probabilities.to(rows.dtype).T @ rows
+        return rows.new_zeros(self.n_laws, *rows.shape[1:]).index_add_(0, self.codes, rows)
+
+    def self_terms(self, distances: Tensor) -> Tensor:
+        """½ pᵀ D p of each sample, (n,); zero for ordinary labels."""
+        if self.probabilities is None:
+            return distances.new_zeros(len(self.codes))
+        shares = self.probabilities.to(distances.dtype)
+        return torch.linalg.vecdot(shares @ distances, shares) / 2
+
+
+class LabelTable:
+    """The label part of a ground cost between two datasets, or of one with itself (``symmetric``).
+
+    Attributes:
+        distances: D, with a graph to whatever the laws come from.
+        sides: the assignments of both datasets.
+        weight: w, of labels against features.
+        within: D_a and D_b, where labels are soft.
+        is_thin: whether there are so few laws that the label part is a product of thin factors.
+        floor: a lower bound of the label part.
+    """
+
+    def __init__(
+        self,
+        distances: Tensor,
+        sides: tuple[Assignment, Assignment],
+        weight: float,
+        within: tuple[Tensor, Tensor] | None = None,
+        symmetric: bool = False,
+    ) -> None:
+        self.distances, self.sides, self.weight = distances, sides, weight
+        self.within, self.symmetric = within, symmetric
+        self.is_thin, self.floor = distances.shape[1] <= FEW_LAWS, 0.0
+        self._values = weight / 2 * distances.detach()
+        self._self_terms: list[Tensor] = []
+        if within is not None:
+            wide = [part.detach().double() for part in within]
+            self.floor = self._least(wide)
+            self._self_terms = [
+                weight / 2 * side.self_terms(part) for side, part in zip(sides, wide, strict=True)
+            ]
+
+    def factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Thin matrices (n, r) and (m, r) whose product is the label part."""
+        left = self.sides[0].rows(self._values.double()).to(dtype)
+        right = self.sides[1].matrix(dtype)
+        if not self._self_terms:
+            return left, right
+        own, other = (part.to(dtype)[:, None] for part in self._self_terms)
+        ones = torch.ones_like(own), torch.ones_like(other)
+        return torch.cat([left, -own, ones[0]], dim=1), torch.cat([right, ones[1], -other], dim=1)
+
+    def add(self, out: Tensor, rows: Index, columns: Index) -> Tensor:
+        """Add the label part of some rows and columns to ``out``, a block at a time."""
+        source, target = self.sides[0].at(rows), self.sides[1].at(columns)
+        step = max(1, _ENTRIES // max(1, out.shape[1]))
+        for start in range(0, len(out), step):
+            block = slice(start, start + step)
+            by_law = source.at(block).rows(self._values)
+            if target.probabilities is not None:
+                made = by_law @ target.probabilities.to(by_law.dtype).T
+            else:
+                made = by_law.index_select(1, target.codes)
+            if self._self_terms:
+                own, other = self._self_terms
+                made = made - own[rows][block, None] - other[columns]
+            out[block] += made.to(out.dtype)
+        return out
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        """Σ a_i b_j of the label part, for float64 weights."""
+        mean = self.sides[0].sums(a) @ self._values.to(a.dtype) @ self.sides[1].sums(b)
+        if not self._self_terms:
+            return mean
+        own, other = self._self_terms
+        return mean - (a @ own) * b.sum() - (b @ other) * a.sum()
+
+    def largest(self) -> Tensor:
+        """A bound of the label part, as a number on the device."""
+        tables = (self.distances, *(self.within or ()))
+        parts = [part.detach().abs().max().double() for part in tables]
+        return (
+            self.weight
+            / 2
+            * (parts[0] if len(parts) == 1 else parts[0] + (parts[1] + parts[2]) / 2)
+        )
+
+    def class_plan(self, plan: Plan, by_law: Tensor | None = None) -> Tensor:
+        """M = Qᵀ P Q', (k, k'); ``by_law`` is P Q' where it is known."""
+        if by_law is None and self.is_thin:
+            by_law = plan.times(self.sides[1].matrix(self.distances.dtype))
+        if by_law is not None:
+            return self.sides[0].sums(by_law)
+        result = torch.zeros_like(self.distances, requires_grad=False)
+        for rows, columns, part in plan.pieces():
+            part = part.to(result.dtype)
+            sums = self.sides[1].at(columns).sums(part.T).T
+            result += self.sides[0].at(rows).sums(sums)
+        return result
+
+    def contract(self, plan: Plan, by_law: Tensor | None) -> Tensor:
+        """⟨P, label part⟩, differentiable in the laws; ``by_law`` is P Q' where it is known.
+
+        In float32 without pairs of laws that have less than a millionth of the mass of either.
+        """
+        masses = self.class_plan(plan, by_law)
+        if masses.dtype == torch.float32:
+            least = torch.minimum(masses.sum(dim=1, keepdim=True), masses.sum(dim=0, keepdim=True))
+            masses = masses * (masses > _LIGHT * least)
+        value = (masses * self.distances).sum().double()
+        if self.within is not None:
+            ones = [masses.new_ones(size, 1) for size in plan.shape]
+            rows = plan.times(ones[1]) if by_law is None else by_law
+            rows, columns = rows.sum(dim=1), plan.transposed(ones[0])[:, 0]  # rows of Q' sum to 1
+            value = value - self._self_cost(0, rows) - self._self_cost(1, columns)
+        return self.weight / 2 * value
+
+    def _self_cost(self, side: int, mass: Tensor) -> Tensor:
+        """Σ m_i ½ p_iᵀ D p_i of a side, with a graph to the distances."""
+        assert self.within is not None
+        shares, distances = self.sides[side].probabilities, self.within[side]
+        if shares is None:
+            return distances.new_zeros((), dtype=torch.float64)
+        pairs = shares.T @ (mass.to(shares)[:, None] * shares)
+        return (pairs.to(distances.dtype) * distances).sum().double() / 2
+
+    def _least(self, within: list[Tensor]) -> float:
+        """A lower bound of the cost of soft labels: with J = I − 11ᵀ/k, the least eigenvalue of −½ J D J
+        times ‖p − q‖² ≤ 2.
+        """
+        joint = within[0]
+        if not self.symmetric:
+            between = self.distances.detach().double()
+            rows = [within[0], between], [between.T, within[1]]
+            joint = torch.cat([torch.cat(row, dim=1) for row in rows])
+        if len(joint) > _MAX_EIGEN:  # the bound of the formula
+            return -self.weight / 4 * (float(within[0].max()) + float(within[1].max()))
+        centred = joint - joint.mean(dim=0, keepdim=True)
+        centred = centred - centred.mean(dim=1, keepdim=True)
+        least = self.weight * float(torch.linalg.eigvalsh(-(centred + centred.T) / 4)[0])
+        return 0.0 if least > -self.weight / 2 * _ROUNDING * float(joint.abs().max()) else least
 
 
 class LabelCost(ABC):
@@ -70,15 +260,13 @@ class LabelCost(ABC):
         """An error for labels that cannot be compared; asked before laws are carried anywhere."""
         return
 
-    def joined(self, feature: FeatureCost, weight: float) -> FeatureCost:
+    def joined(self, feature: Any, weight: float) -> Any:
         """The feature cost, where it also holds what labels cost: those that are points beside the
         features (``TargetValues``), which need no table.
         """
         return feature
 
-    def fitted(
-        self, source: LabeledDataset, target: LabeledDataset, feature: FeatureCost
-    ) -> LabelCost:
+    def fitted(self, source: LabeledDataset, target: LabeledDataset, feature: Any) -> LabelCost:
         """The cost with what depends on the datasets made fixed; a flow does this once."""
         return self
 
@@ -135,28 +323,13 @@ class Bures(LabelCost):
     def estimates_covariances(self) -> bool:
         return not self.diagonal
 
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return self._distances(source, target, None)
-
-    def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
-        laws = self._laws(data)
-        return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
-
-    def _laws(self, data: LabeledDataset) -> Gaussians:
-        return diagonal_laws(data) if self.diagonal else data.laws()
-
-    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
-        above = wanted.triu(diagonal=1) if source is target else wanted
-        return self._distances(source, target, above) * wanted
-
-    def _distances(
-        self,
-        source: LabeledDataset,
-        target: LabeledDataset,
-        wanted: Tensor | None,
+    def __call__(
+        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None = None
     ) -> Tensor:
-        laws_a = self._laws(source)
-        laws_b = laws_a if source is target else self._laws(target)
+        laws_a = diagonal_laws(source) if self.diagonal else source.laws()
+        laws_b = laws_a
+        if source is not target:
+            laws_b = diagonal_laws(target) if self.diagonal else target.laws()
         mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
         if mixed and laws_a.dim > 64:
             raise InputError(
@@ -167,6 +340,14 @@ class Bures(LabelCost):
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
         return bures(laws_a, laws_b, rtol=rtol, wanted=wanted).to(dtype)
+
+    def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
+        laws = diagonal_laws(data) if self.diagonal else data.laws()
+        return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
+
+    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
+        above = wanted.triu(diagonal=1) if source is target else wanted
+        return self(source, target, above) * wanted
 
 
 @dataclass(frozen=True)
@@ -200,91 +381,6 @@ class NoLabels(LabelCost):
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return source.x.new_zeros(n_laws(source), n_laws(target))
-
-
-@dataclass(frozen=True)
-class ExactLabelOT(LabelCost):
-    """No Gaussian assumption: W₂² between the samples of each pair of classes, by an inner
-    transport problem.
-
-    Args:
-        solver: ``ExactOT()`` for the exact distance, or a ``Sinkhorn`` for its debiased entropic
-            approximation (then epsilon is in units of ½‖x − x'‖²).
-
-    Example:
-        >>> import advect as ad
-        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0], [7.0]], ["a", "a", "b", "b"])
-        >>> ad.ExactLabelOT()(data, data).tolist()
-        [[0.0, 25.0], [25.0, 0.0]]
-    """
-
-    solver: Solver = ExactOT()
-
-    def __post_init__(self) -> None:
-        check_solver(self.solver)
-
-    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        """An error if either dataset carries laws, or lacks labels."""
-        if source.law is not None or target.law is not None:
-            raise InputError(
-                "ExactLabelOT compares samples, not Gaussian laws",
-                "a dataset that carries laws",
-                "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
-                "law_index=None), FeatureDriven in a flow.",
-            )
-        for data in (source, target):
-            require_labels(data, "ExactLabelOT")
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return self.of_pairs(source, target, torch.ones(n_laws(source), n_laws(target)) > 0)
-
-    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
-        self.check(source, target)
-        symmetric, device = source is target, source.x.device
-        if device.type != "cpu":  # many small problems
-            host = source.to("cpu")
-            other = host if symmetric else target.to("cpu")
-            return self.of_pairs(host, other, wanted.cpu()).to(device)
-        distances = source.x.new_zeros(len(source.classes), len(target.classes))
-        a_parts, b_parts = (_class_samples(*label_samples(data)) for data in (source, target))
-        entries = [
-            (i, j, self._squared(a_parts[i], b_parts[j]))
-            for i, j in (wanted.triu(diagonal=1) if symmetric else wanted).nonzero().tolist()
-            if i in a_parts and j in b_parts
-        ]
-        if not entries:
-            return distances
-        rows, columns = torch.tensor([(i, j) for i, j, _ in entries], device=distances.device).T
-        values = torch.stack([value for *_, value in entries]).to(distances.dtype)
-        distances = distances.index_put((rows, columns), values)
-        return distances + distances.T if symmetric else distances
-
-    def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
-        """W₂² of two weighted clouds, with the gradient that the plans give (envelope theorem)."""
-        (x, p), (y, q) = a, b
-        dtype = self.solver.dtype or x.dtype
-        xx, xy, yy = (
-            squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y))
-        )
-        solved = solve_divergence((xy.detach(), xx.detach(), yy.detach()), p, q, solver=self.solver)
-        contracted = [
-            (part.plan() * cost).sum().double()
-            if cost.requires_grad
-            else torch.zeros((), dtype=torch.float64, device=x.device)
-            for part, cost in zip(solved.solutions, (xy, xx, yy), strict=True)
-        ]
-        return envelope(2 * solved.value, 2 * debiased(*contracted))
-
-
-def _class_samples(x: Tensor, y: Tensor, weights: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
-    """The samples of each class that has any, with weights that sum to one."""
-    parts = {}
-    for code in y.unique().tolist():
-        rows = y == code
-        mass = weights[rows].double()
-        alike = torch.full_like(mass, 1 / len(mass))
-        parts[code] = (x[rows], mass / mass.sum() if bool(mass.sum() > 0) else alike)
-    return parts
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from advect.cost.feature_pair import FeaturePair
-from advect.cost.features import FeatureCost
-from advect.cost.ground import GroundCost, check_cost
+from advect.cost.features import FeatureCost, FeaturePair
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.conversions import has_classes
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_targets
 from advect.errors import InputError
@@ -150,13 +147,3 @@ def column_variances(x: Tensor, mass: Tensor) -> Tensor:
     """The variance of each column, exactly 0 for a constant one."""
     varies = (x.amax(dim=0) > x.amin(dim=0)).double()
     return varies * (mass @ (x - mass @ x).square())
-
-
-def cost_for(cost: GroundCost | None, *datasets: LabeledDataset) -> GroundCost:
-    """The given cost, or the default: values of targets if a dataset has no labels, else Bures."""
-    known = check_cost(cost)
-    if known is not None or all(has_classes(data) for data in datasets):
-        return known or GroundCost()
-    for data in datasets:
-        require_targets(data, "a comparison with a dataset of continuous targets")
-    return GroundCost(label=TargetValues())

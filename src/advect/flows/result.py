@@ -119,7 +119,7 @@ class FlowResult(Result):
             )
         notes += of_solver(self.unconverged, len(self.values))
         if self.target is not None and "cost" in self.options:
-            leaves = "solver" in self.options and self.options["solver"].leaves_mass
+            leaves = "solver" in self.options and self.options["solver"].reach is not None
             cost = self.options["cost"]
             notes += of_pair(self.source, self.target, cost, leaves_mass=leaves)
         for name, left in self.state.items():

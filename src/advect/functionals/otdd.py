@@ -14,9 +14,10 @@ from typing import Any
 from torch import Tensor
 
 from advect._util import defaults
-from advect._util.memory import MemoryLimit
+from advect._util.checks import check_kind
+from advect._util.memory import MemoryLimit, as_bytes
 from advect.cost import GroundCost
-from advect.cost.targets import cost_for
+from advect.cost.ground import cost_for
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
 from advect.ot.ranks import Group
@@ -73,9 +74,15 @@ class OTDD(Functional):
         group: Group | None = None,
     ) -> None:
         self.target, self._by_default = check_dataset("target", target), cost is None
+        solver = check_solver(solver or Sinkhorn(tol=defaults.LOOK.tol))
+        if group is not None:
+            what, remedy = "a sharded flow needs a Sinkhorn solver", "Pass ad.Sinkhorn(epsilon=…)."
+            check_kind(what, solver, Sinkhorn, remedy)
+        if memory_limit is not None:
+            as_bytes(memory_limit)
         self.transport = Transport(
             cost_for(cost, target),
-            check_solver(solver or Sinkhorn(tol=defaults.LOOK.tol)),
+            solver,
             memory_limit,
             group,
         )
@@ -101,11 +108,11 @@ class OTDD(Functional):
         return {"cost": self.cost, "solver": self.solver}
 
     def begin(self, rho: LabeledDataset) -> State:
+        if self._by_default:
+            cost_for(None, rho, self.target)  # an error where only one has continuous targets
         return self.transport.begin(rho, self.target)
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
-        if self._by_default:
-            cost_for(None, rho, self.target)  # an error where only one has continuous targets
         found, state = self.transport(rho, self.target, state)
         return {self.name: found.loss}, state

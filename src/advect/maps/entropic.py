@@ -9,7 +9,7 @@ first, so that a relative ε depends on the spread of the data."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -145,7 +145,7 @@ class EntropicMap(Map, kind="entropic"):
         pair, within = cost.between(moved, last), cost.between(first, first)
         matrix = pair.matrix()
         solver = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, first.weights, last.weights)
-        self._epsilon = solver.regularisation
+        self._epsilon = float(cast(float, solver.epsilon))
         to_start, to_end = _potentials(matrix, within.matrix(), first.weights, self._epsilon)
         self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
         if self.debias:

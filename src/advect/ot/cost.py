@@ -1,25 +1,38 @@
-"""The interface of costs C (n, m): rows, sums and the kernel, whatever holds the entries."""
+"""Costs C (n, m): a matrix in memory, or rows that are computed in blocks on demand."""
 
 from __future__ import annotations
 
-import math
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_finite
+from advect._util.memory import readable
 from advect.errors import InputError
-from advect.ot.kernel import Kernel
+from advect.ot.kernel import Kernel, RowKernel, check_extremes
 from advect.ot.plan import Index, Maybe
 
 ENTRIES = 8_000_000  # numbers in a block: enough rows for an efficient product
-LEAST_ROWS, _BLOCKS_AT_ONCE = 16, 16
+_LEAST_ROWS, _BLOCKS_AT_ONCE = 16, 16
 
 
 class Cost(ABC):
-    """A cost matrix C (n, m), in memory or not; ``room`` is the memory that a solver may use, in bytes."""
+    """A cost matrix C (n, m), in memory or not.
+
+    Attributes:
+        shape, dtype, device: of the matrix.
+        room: bytes that a solver may use for matrices, or None for no limit.
+        matrix: the matrix, if it is in memory.
+        reports: whether this process issues the warnings about this problem.
+        block_rows: rows in a block, so that a few blocks fit into the room at once.
+    """
+
+    matrix: Any = None
+    reports: bool = True
 
     def __init__(
         self,
@@ -30,6 +43,10 @@ class Cost(ABC):
     ) -> None:
         self.shape, self.dtype, self.device, self.room = shape, dtype, device, room
         self._extremes: tuple[float, float] | None = None
+        entries = ENTRIES
+        if room is not None:
+            entries = min(entries, room // (_BLOCKS_AT_ONCE * dtype.itemsize))
+        self.block_rows = min(shape[0], max(_LEAST_ROWS, entries // shape[1]))
 
     @abstractmethod
     def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
@@ -43,55 +60,21 @@ class Cost(ABC):
     def mean(self, a: Tensor, b: Tensor) -> float:
         """Σ a_i b_j C_ij."""
 
-    @abstractmethod
     def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> Kernel:
         """The kernel exp((f ⊕ g − C)/ε) in this dtype; ``room`` overrides the memory it may use."""
+        return RowKernel(self, dtype, room)
 
     def extremes(self) -> tuple[float, float]:
         """Least and largest entry, found once; raises an error if an entry is not finite."""
         if self._extremes is None:
-            notes = Extremes()
-            for block in self.blocks():
-                notes.add(self.rows(block))
-            self.note(notes)
-        assert self._extremes is not None
+            ends = [torch.stack(torch.aminmax(self.rows(block))) for block in self.blocks()]
+            self._extremes = check_extremes(torch.stack(ends))
         return self._extremes
-
-    def note(self, notes: Extremes) -> None:
-        """Store extremes that a pass has found."""
-        least, most = torch.stack(notes.found()).tolist()
-        self._extremes = check_extremes(least, most)
-
-    def largest_on_diagonal(self) -> float:
-        """The largest ``|C_ii|`` of a square cost."""
-        return max(
-            float(self.rows(block)[:, block].diagonal().abs().max()) for block in self.blocks()
-        )
-
-    def bytes(self, dtype: torch.dtype | None = None) -> int:
-        """The size of the whole matrix."""
-        return self.shape[0] * self.shape[1] * (dtype or self.dtype).itemsize
-
-    @property
-    def block_rows(self) -> int:
-        """Rows in a block, so that a few blocks fit into the room at once."""
-        entries = ENTRIES
-        if self.room is not None:
-            entries = min(entries, self.room // (_BLOCKS_AT_ONCE * self.dtype.itemsize))
-        return min(self.shape[0], max(LEAST_ROWS, entries // self.shape[1]))
 
     def blocks(self, rows: int | None = None) -> Iterator[slice]:
         """Slices of rows that cover the matrix."""
         n, rows = self.shape[0], rows or self.block_rows
         return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
-
-    def seconds(self) -> float:
-        """Estimated time of a pass over all rows, from one block."""
-        block = next(self.blocks())
-        self.rows(block)
-        start = time.perf_counter()
-        self.rows(block)
-        return (time.perf_counter() - start) * self.shape[0] / (block.stop - block.start)
 
     def dense(self) -> Tensor:
         """The whole matrix, read-only."""
@@ -100,42 +83,178 @@ class Cost(ABC):
             self.rows(block, out=out[block])
         return out
 
-    def within(self, limit: int) -> Cost:
-        """The same cost for a solver that may use so many bytes."""
-        return self
-
-    @property
-    def matrix(self) -> Tensor | None:
-        """The matrix, if it is in memory."""
-        return None
-
-    @property
-    def reports(self) -> bool:
-        """Whether this process issues the warnings about this problem."""
-        return True
-
     def release(self) -> None:
         """Free what rows are computed from, until they are needed again."""
         return
 
 
-def check_extremes(least: float, most: float) -> tuple[float, float]:
-    """Both extremes, if they are finite."""
-    if not (math.isfinite(least) and math.isfinite(most)):
-        remedy = "Check the features and the cost function."
-        raise InputError("the cost must be finite", "NaN or infinite entries", remedy)
-    return least, most
+class DenseCost(Cost):
+    """A cost that is a matrix in memory."""
+
+    def __init__(self, matrix: Tensor, room: int | None = None) -> None:
+        super().__init__((matrix.shape[0], matrix.shape[1]), matrix.dtype, matrix.device, room)
+        self.matrix = matrix
+
+    def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
+        rows = self.matrix[index]
+        rows = rows if columns is None else rows[:, columns]
+        return rows if out is None else out.copy_(rows)
+
+    def select(self, rows: Tensor, columns: Tensor) -> DenseCost:
+        return DenseCost(self.matrix[rows][:, columns], self.room)
+
+    def mean(self, a: Tensor, b: Tensor) -> float:
+        return float(a.double() @ (self.matrix @ b.to(self.dtype)).double())
+
+    def extremes(self) -> tuple[float, float]:
+        if self._extremes is None:
+            self._extremes = check_extremes(torch.stack(torch.aminmax(self.matrix))[None])
+        return self._extremes
+
+    def dense(self) -> Tensor:
+        return self.matrix
 
 
-class Extremes:
-    """Least and largest entry of several blocks, with one transfer from the device."""
+def as_cost(cost: Any) -> Cost:
+    """A ``Cost`` as it is, or a matrix of finite numbers as a ``DenseCost``."""
+    if isinstance(cost, Cost):  # its entries are looked at when they are made
+        return cost
+    matrix = torch.as_tensor(cost)
+    if matrix.ndim != 2 or matrix.numel() == 0:
+        raise InputError(
+            "a cost must be a matrix (n, m) with n, m > 0",
+            f"shape {tuple(matrix.shape)}",
+            "Pass one entry for each pair.",
+        )
+    if matrix.dtype not in (torch.float32, torch.float64):
+        matrix = matrix.to(torch.float32)
+    matrix = matrix.detach()
+    check_finite("the cost", matrix, "Check the features and the cost function.")
+    return DenseCost(matrix)
 
-    def __init__(self) -> None:
-        self._parts: list[Tensor] = []
 
-    def add(self, part: Tensor) -> None:
-        self._parts.append(torch.stack(torch.aminmax(part)))
+class Rows(ABC):
+    """Computes rows of a cost matrix."""
 
-    def found(self) -> tuple[Tensor, Tensor]:
-        pairs = torch.stack(self._parts)
-        return pairs[:, 0].min(), pairs[:, 1].max()
+    @abstractmethod
+    def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        """The rows at ``rows``, at some or all columns, new or in ``out``; the caller may overwrite them."""
+
+    @abstractmethod
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        """Σ a_i b_j C_ij, without the matrix where there is a formula."""
+
+
+class BlockedCost(Cost):
+    """A cost matrix (n, m) that is computed in blocks of rows, for problems that do not fit into memory.
+
+    Args:
+        open_rows: prepares the data of the rows and returns their maker. Called on first use, and
+            again after ``release``.
+        shape, dtype, device: of the matrix.
+        room: bytes that a solver may use for matrices.
+
+    Example:
+        >>> import torch, advect as ad
+        >>> x = torch.linspace(0, 1, 300)[:, None]
+        >>> cost = BlockedCost.of(lambda rows: (x[rows] - x.T).square() / 2, (300, 300), room=0)
+        >>> blocked = ad.Sinkhorn(epsilon=0.01).solve(cost)          # no 300 × 300 matrix is stored
+        >>> dense = ad.Sinkhorn(epsilon=0.01).solve((x - x.T).square() / 2)
+        >>> abs(blocked.value - dense.value) < 1e-6
+        True
+    """
+
+    def __init__(
+        self,
+        open_rows: Callable[[], Rows],
+        shape: tuple[int, int],
+        dtype: torch.dtype,
+        device: torch.device,
+        room: int,
+    ) -> None:
+        super().__init__(shape, dtype, device, room)
+        self._open, self._rows = open_rows, None
+
+    @classmethod
+    def of(
+        cls,
+        make: Callable[[Index], Tensor],
+        shape: tuple[int, int],
+        *,
+        room: int,
+        like: Tensor | None = None,
+    ) -> BlockedCost:
+        """The cost whose rows ``make`` computes, in the dtype and on the device of ``like``."""
+        like = torch.empty(0) if like is None else like
+        return cls(lambda: _Made(make, like.dtype), shape, like.dtype, like.device, room)
+
+    @staticmethod
+    def least(m: int, dtype: torch.dtype) -> int:
+        """Bytes below which not even the smallest block fits."""
+        return 4 * _LEAST_ROWS * m * dtype.itemsize
+
+    @property
+    def _maker(self) -> Rows:
+        if self._rows is None:
+            self._rows = self._open()
+        return self._rows
+
+    def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
+        return self._maker(index, out, columns)
+
+    def mean(self, a: Tensor, b: Tensor) -> float:
+        return float(self._maker.mean(a.double(), b.double()))
+
+    def select(self, rows: Tensor, columns: Tensor) -> BlockedCost:
+        def selected() -> Rows:
+            return _Selected(self, rows, columns)
+
+        shape = (len(rows), len(columns))
+        return BlockedCost(selected, shape, self.dtype, self.device, self.room or 0)
+
+    def release(self) -> None:
+        self._rows = None
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        size, room = readable(n * m * self.dtype.itemsize), readable(self.room or 0)
+        return f"BlockedCost({n} × {m}, {size} as a matrix, {room} of room)"
+
+
+@dataclass(frozen=True, eq=False)
+class _Made(Rows):
+    """Rows computed by a user's function."""
+
+    make: Callable[[Index], Tensor]
+    dtype: torch.dtype
+
+    def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        made = self.make(rows).to(self.dtype)
+        made = made if columns is None else made.index_select(1, columns)
+        # it may be a view of what is not ours
+        return made.clone() if out is None else out.copy_(made)
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        step = max(1, ENTRIES // len(b))
+        blocks = (slice(start, start + step) for start in range(0, len(a), step))
+        own = b.to(self.dtype)
+        parts = [a[block] @ (self.make(block).to(self.dtype) @ own).double() for block in blocks]
+        return torch.stack(parts).sum()
+
+
+@dataclass(frozen=True, eq=False)
+class _Selected(Rows):
+    """Some rows and columns of another cost."""
+
+    cost: BlockedCost
+    at_rows: Tensor
+    at_columns: Tensor
+
+    def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        columns = self.at_columns if columns is None else self.at_columns[columns]
+        return self.cost.rows(self.at_rows[rows], columns, out)
+
+    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+        whole_a, whole_b = (a.new_zeros(size) for size in self.cost.shape)
+        whole_a[self.at_rows], whole_b[self.at_columns] = a, b
+        return a.new_tensor(self.cost.mean(whole_a, whole_b))

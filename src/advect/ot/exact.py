@@ -13,11 +13,10 @@ from torch import Tensor
 from advect._util.checks import check_count, check_finite
 from advect._util.memory import readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import DenseCost
-from advect.ot.cost import Cost
-from advect.ot.plan import SparsePlan
-from advect.ot.solution import AnyCost, Mass, Solution, Start, Support, check_problem
-from advect.ot.solver import Solver
+from advect.ot.cost import Cost, DenseCost
+from advect.ot.plan import ScatteredPlan, SparsePlan
+from advect.ot.solution import Solution
+from advect.ot.solver import AnyCost, Mass, Solver, Start, Support, check_problem
 
 # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows,
 # plan
@@ -40,29 +39,23 @@ class ExactOT(Solver):
         1.5
     """
 
-    stays = True
     max_iter: int = 10_000_000
+    # the simplex works in float64, and d(A, A) = 0 needs an exactly zero diagonal
+    dtype = torch.float64
 
     def __post_init__(self) -> None:
         check_count("max_iter", self.max_iter)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """float64: the simplex works there, and d(A, A) = 0 needs an exactly zero diagonal."""
-        return torch.float64
-
-    def scratch(self, n: int, m: int) -> int:
-        return 3 * n * m
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         """The exact solution; ``init`` is ignored."""
         import ot  # POT takes seconds to import
 
         cost, a, b = check_problem(cost, a, b)
-        matrix, support = _whole(cost), Support(a, b)
+        matrix = _whole(cost)
         check_finite("the cost", matrix, "Check the features and the cost function.")
-        p, q = support.cut(a, b)
-        inner = support.within(DenseCost(matrix)).dense().double()
+        support = Support(DenseCost(matrix), a, b)
+        part, p, q = support.problem()
+        inner = part.dense().double()
         least, most = torch.stack(torch.aminmax(inner)).tolist()
         largest = max(abs(least), abs(most))
         # The simplex compares costs with absolute thresholds: give it costs of order 1. Points
@@ -98,14 +91,18 @@ class ExactOT(Solver):
             converged=log["warning"] is None,
             n_iter=0,
             marginal_error=marginal + torch.finfo(cost.dtype).eps,
-            coupling=support.plan(_sparse(torch.from_numpy(plan).to_sparse(), cost)),
+            coupling=ScatteredPlan(
+                [(1.0, *support.positions, _sparse(torch.from_numpy(plan).to_sparse(), cost))],
+                cost.shape,
+            ),
             value_error=error,
         )
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Value 0 and the plan diag(a), where staying in place costs nothing."""
         cost, a, _ = check_problem(cost, a, None)
-        diagonal, (least, most) = cost.largest_on_diagonal(), cost.extremes()
+        parts = [cost.rows(block)[:, block].diagonal() for block in cost.blocks()]
+        diagonal, (least, most) = float(torch.cat(parts).abs().max()), cost.extremes()
         if diagonal > 1e-6 * most or least < -diagonal:
             # a cost of one's own for which staying is not free, or not the cheapest
             return self.solve(cost, a, a)
@@ -135,7 +132,7 @@ def _extended(potential: Tensor, present: Tensor, others: Callable[[], Tensor]) 
 
 def _whole(cost: Cost) -> Tensor:
     """The cost as a matrix, if it fits."""
-    needed = _MATRICES * cost.bytes(torch.float64)
+    needed = _MATRICES * 8 * cost.shape[0] * cost.shape[1]
     if cost.matrix is None and cost.room is not None and needed > cost.room:
         raise InputError(
             f"exact transport of {cost.shape[0]} to {cost.shape[1]} samples needs "

@@ -1,4 +1,4 @@
-"""The iterations of entropic transport, as products with a kernel.
+"""The Sinkhorn loop, as products with a kernel.
 
 Potentials are float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed, and a step
 is a matrix-vector product on scalings u, v (Schmitzer 2019), far cheaper than a log-sum-exp over C. A
@@ -15,134 +15,150 @@ import math
 import torch
 from torch import Tensor
 
+from advect.ot.cost import Cost
+from advect.ot.dual import Balanced, Potentials
 from advect.ot.kernel import Kernel
 
-Potentials = tuple[Tensor, Tensor]
-
-LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
+_LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
 # iterations after which a solve that is still far off anneals anew, at this ratio
 _RETRIES = ((300, 0.7), (2000, 0.85))
-NEAR = 0.2  # marginal error from which Newton steps take over
-HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
+_NEAR = 0.2  # marginal error from which Newton steps take over
+_HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 # a harder Newton system is solved directly if it is not larger than this
-CG_ITERATIONS, DIRECT_SIZE = 100, 1024
+_CG_ITERATIONS, _DIRECT_SIZE = 100, 1024
 _CHECK_EVERY = 5  # iterations between two looks at the error on an accelerator
 
 
-def _check_every(device: torch.device) -> int:
-    """Iterations between two reads of the error, each of which waits for an accelerator."""
-    return 1 if device.type == "cpu" else _CHECK_EVERY
-
-
 class Iteration:
-    """The state of a two-sided solve: absorbed potentials, kernel, scalings."""
+    """A solve: absorbed potentials f and g, the kernel at them, and scalings u and v.
 
-    def __init__(self, kernel: Kernel, a: Tensor, b: Tensor, epsilon: float) -> None:
-        self.kernel, self.a64, self.b64, self.epsilon = kernel, a, b, epsilon
-        self.a, self.b = a.to(kernel.dtype), b.to(kernel.dtype)
-        self.limit = math.exp(LOG_RANGE[kernel.dtype])
+    Attributes:
+        cost, kernel: of the problem; the kernel may be replaced by one in float64.
+        marginals: the proximal steps.
+        n_iter, error: iterations so far, and the marginal error after the last.
+    """
+
+    def __init__(self, cost: Cost, kernel: Kernel, marginals: Balanced, epsilon: float) -> None:
+        self.cost, self.kernel, self.marginals, self.epsilon = cost, kernel, marginals, epsilon
         self.n_iter, self.error = 0, math.inf
-        self.mass = 1.0  # of the plan, whose share the error is
-        self.check_every = _check_every(a.device)
+        self.check_every = 1 if cost.device.type == "cpu" else _CHECK_EVERY
         self.column: Tensor | None = None  # Kᵀ(a u), where a pass gave it along with u
 
     def start(self, f: Tensor, g: Tensor, *, last: bool = True) -> None:
-        """Start at potentials (f, g) with unit scalings. The common drift f + c, g − c is removed."""
-        drift = (f.mean() - g.mean()) / 2
-        self.f, self.g = f, g = f - drift, g + drift
-        self.u, self.v, self.column = torch.ones_like(self.a), torch.ones_like(self.b), None
-        self.kernel.fill(f, g, self.epsilon, last=last)
+        """Start at potentials (f, g) with unit scalings."""
+        marginals, dtype = self.marginals, self.kernel.dtype
+        self.f, self.g = marginals.absorb(f, g, self.epsilon, dtype)
+        self.u, self.v = torch.ones_like(marginals.a), torch.ones_like(marginals.b)
+        self.column = None
+        self.kernel.fill(self.f, self.g, self.epsilon, last=last)
 
     def solve(self, start: Potentials | None, tol: float, max_iter: int) -> bool:
         """Iterate to a marginal error below ``tol``, from given potentials or from a cold start."""
         if start is None:
-            self.anneal(max_iter)
+            self._anneal(max_iter)
         else:
             self.start(*start)
         for patience, ratio in _RETRIES:
-            if self.run(tol, min(patience, max_iter)) or self.n_iter >= max_iter:
+            if self._run(tol, min(patience, max_iter)) or self.n_iter >= max_iter:
                 return self.error <= tol
             if self.error > _ANNEALING_TOL:
-                self.anneal(max_iter, ratio)
-        return self.run(tol, max_iter)
+                self._anneal(max_iter, ratio)
+        return self._run(tol, max_iter)
 
-    def anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
+    def solve_self(self, start: Tensor | None, tol: float, max_iter: int) -> bool:
+        """The same with g = f, for a cost that is symmetric with a zero diagonal.
+
+        Stops at rounding, when the error no longer halves.
+        """
+        zero = torch.zeros_like(self.marginals.a64)
+        f = zero if start is None else start.to(zero)
+        self.start(f, f)
+        best, stalled, a = math.inf, 0, self.marginals.a
+        while self.n_iter < max_iter:
+            self.n_iter += 1
+            product = self.kernel.times(a * self.u)
+            self.error = self.marginals.residual(self.u, product, product)[1]
+            if not math.isfinite(self.error):  # a start far from the solution: begin again
+                self.start(zero, zero)
+                continue
+            stalled = 0 if self.error < 0.9 * best else stalled + 1
+            best = min(best, self.error)
+            if self.error <= tol or stalled >= 4:
+                break
+            self.u = (self.u * self.marginals.row_scaling(product)).sqrt()
+            for _ in range(self.check_every - 1):
+                self.n_iter += 1
+                product = self.kernel.times(a * self.u)
+                self.u = (self.u * self.marginals.row_scaling(product)).sqrt()
+        self.v = self.u
+        return self.error <= tol
+
+    def potentials(self) -> Potentials:
+        """The potentials at the current scalings."""
+        u, v = (self.epsilon * part.double().log() for part in (self.u, self.v))
+        return self.f + u, self.g + v
+
+    def _anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
         """Solve loosely for a decreasing sequence of epsilons, for a good start at the last."""
-        final = self.epsilon
-        g = torch.zeros_like(self.b64)
-        self.epsilon = max(self.kernel.most(), final)
+        final, g = self.epsilon, torch.zeros_like(self.marginals.b64)
+        self.epsilon = max(self.kernel.extremes[1], final)
         while True:
-            f, g = self._softmins(g)
+            f, g = self._log_step(g)
             self.n_iter += 1
             self.start(f, g, last=self.epsilon == final)
             if self.epsilon == final:
                 return
             if self.n_iter < max_iter:
-                self.run(_ANNEALING_TOL, min(self.n_iter + _ANNEALING_ITERATIONS, max_iter))
+                self._run(_ANNEALING_TOL, min(self.n_iter + _ANNEALING_ITERATIONS, max_iter))
             g = self.potentials()[1]
             self.epsilon = max(self.epsilon * ratio, final)
 
-    def run(self, tol: float, max_iter: int) -> bool:
+    def _run(self, tol: float, max_iter: int) -> bool:
         """Iterate until the marginal error is below ``tol``. Rows are matched exactly throughout."""
         self._match_rows()
         previous = math.inf
         while True:
             self.n_iter += 1
-            column = self._column_product()
-            residual = self._residual(column)
+            marginals, column = self.marginals, self.column
+            if column is None:
+                column = self.kernel.transposed(marginals.a * self.u)
             previous = self.error if math.isfinite(self.error) else previous
-            self.error = self._size(residual)
+            residual, self.error = marginals.residual(self.v, column, self.product)
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
                 self._recover()
                 continue
-            if self.error > NEAR and self.error < 0.8 * previous:
-                self._match_columns(column)
+            if self.error > _NEAR and self.error < 0.8 * previous:
+                # the best g for the current f, then the best f
+                self.v = marginals.column_scaling(column, self.v)
                 self._match_rows()
                 for _ in range(self.check_every - 1):
-                    self.n_iter += 1
-                    self._match_columns(self._column_product())
+                    column = self.kernel.transposed(marginals.a * self.u)
+                    self.v = marginals.column_scaling(column, self.v)
                     self._match_rows()
+                    self.n_iter += 1
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has lost sight of some group of points
-            sizes = [self.u.max(), self.v.max(), 1 / self.u.min(), 1 / self.v.min()]
-            largest = float(torch.stack(sizes).max())  # one wait for the device
+            ends = torch.stack([*torch.aminmax(self.u), *torch.aminmax(self.v)])
+            largest = float(torch.maximum(1 / ends[::2], ends[1::2]).max())  # one wait
             if not math.isfinite(largest):
                 self._recover()
-            elif largest > self.limit:
+            elif largest > math.exp(_LOG_RANGE[self.kernel.dtype]):
                 self.start(*self.potentials())
                 self._match_rows()
 
-    def _column_product(self) -> Tensor:
-        """Kᵀ(a u)."""
-        return self.kernel.transposed(self.a * self.u) if self.column is None else self.column
-
-    def _softmins(self, g: Tensor) -> Potentials:
-        """A step in the log domain."""
-        return self.kernel.softmins(g, self.a64, self.b64, self.epsilon)
-
-    def _residual(self, column: Tensor) -> Tensor:
-        """The gradient of the dual in g: b − Pᵀ1."""
-        return self.b - self.b * self.v * column
-
-    def _size(self, residual: Tensor) -> float:
-        """The marginal error when rows are matched."""
-        return float(residual.abs().sum())
-
-    def _match_columns(self, column: Tensor) -> None:
-        """The best g for the current f."""
-        self.v = 1 / column
-
     def _match_rows(self) -> None:
         """The best f for the current g: row sums of the plan become a."""
-        weight = self.b * self.v
+        marginals, weight = self.marginals, self.marginals.b * self.v
         if self.kernel.costly:
-            product, self.column = self.kernel.sweep(weight, lambda part, rows: self.a[rows] / part)
+            self.product, self.column = self.kernel.sweep(
+                weight, lambda part, rows: marginals.a[rows] * marginals.row_scaling(part, rows)
+            )
         else:
-            product, self.column = self.kernel.times(weight), None
-        self.u = 1 / product
+            self.product, self.column = self.kernel.times(weight), None
+        self.u = marginals.row_scaling(self.product)
 
     def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
         """A damped Newton step on g ↦ max_f dual(f, g); False if it does not ascend."""
@@ -154,39 +170,43 @@ class Iteration:
         # alone (f + c, g − c is the same plan), unless P falls into groups that hardly exchange
         # mass: then a constant on each group costs next to nothing, δ is long, and the step is cut
         # to what the range of the kernel can hold. Steps are damped until the dual rises.
-        direction = self._solve_newton_system(residual, tol, max_iter)
-        u, v, column = self.u, self.v, self.column
-        numbers = (residual @ direction).double(), direction.abs().max().double(), self._dual()
-        slope, longest, before = torch.stack(numbers).tolist()  # one wait for the device
+        direction = self._newton_direction(residual, tol, max_iter)
+        u, v, column, product = self.u, self.v, self.column, self.product
+        numbers = residual @ direction, direction.abs().max(), self.marginals.dual(u, v)
+        slope, longest, before = torch.stack([part.double() for part in numbers]).tolist()
         if not (math.isfinite(slope) and slope > 0):
             return False
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
         # Nearly separate groups of points ask for very long steps: go as far as the kernel's range
         # allows, then look back.
-        step = min(1.0, LOG_RANGE[v.dtype] / 2 / longest)
-        for _ in range(HALVINGS):
+        step = min(1.0, _LOG_RANGE[v.dtype] / 2 / longest)
+        for _ in range(_HALVINGS):
             self.v = v * torch.exp(step * direction)
             self._match_rows()
-            if float(self._dual()) >= before + 1e-4 * step * slope - rounding:
+            if (
+                float(self.marginals.dual(self.u, self.v))
+                >= before + 1e-4 * step * slope - rounding
+            ):
                 return True
             step /= 2
-        self.u, self.v, self.column = u, v, column
+        self.u, self.v, self.column, self.product = u, v, column, product
         return False
 
-    def _solve_newton_system(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
-        """Preconditioned conjugate gradients, or a direct solve where they need too many iterations.
+    def _newton_direction(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
+        """Solve S δ = residual by preconditioned conjugate gradients, or directly where they are slow.
 
         Not a library's: the products may be on several ranks, and the L1 residual is the marginal error.
         """
-        weight = self.b * self.v  # P = diag(a u) K diag(weight)
-        diagonal, squared = self._curvature(residual)
+        weight = self.marginals.b * self.v  # P = diag(a u) K diag(weight)
+        diagonal, weights = self.marginals.curvature(residual, self.u, self.v)
         # no closer than what is asked for
-        tolerance = self.mass * max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
+        share = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
+        tolerance = self.marginals.mass * share
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = rest @ scaled
-        for iteration in range(1, CG_ITERATIONS + 1):
-            _, image = self.kernel.sweep(weight * search, lambda part, rows: squared[rows] * part)
+        for iteration in range(1, _CG_ITERATIONS + 1):
+            _, image = self.kernel.sweep(weight * search, lambda part, rows: weights[rows] * part)
             image = diagonal * search - weight * image
             self.n_iter += 1
             curvature = search @ image
@@ -203,104 +223,42 @@ class Iteration:
             scaled = rest / diagonal
             product, last = rest @ scaled, product
             search = scaled + (product / last) * search
-        small = len(residual) <= DIRECT_SIZE
-        return self._solve_directly(residual, diagonal) if small else solution
+        if len(residual) > _DIRECT_SIZE:
+            return solution
+        return self._solve_directly(residual, diagonal, weights)
 
-    def _curvature(self, residual: Tensor) -> Potentials:
-        """The diagonal of S, and the weights between K and its transpose."""
-        return self.b - residual, self.a * self.u.square()
-
-    def _left(self) -> Tensor:
-        """The root of the weights between K and its transpose."""
-        return self.a.sqrt() * self.u
-
-    def _solve_directly(self, residual: Tensor, diagonal: Tensor) -> Tensor:
+    def _solve_directly(self, residual: Tensor, diagonal: Tensor, weights: Tensor) -> Tensor:
         """Solve S δ = residual in float64. The shift stands for the constants that S ignores."""
-        root = diagonal.double().sqrt()
-        matrix = self._newton_matrix(root)
+        root, left = diagonal.double().sqrt(), weights.sqrt()
+        right = self.marginals.b * self.v
+        matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
+        for rows, kernel in self.kernel.pieces():
+            scaled = (left[rows, None] * kernel * right).double() / root  # rows of diag(a)^-½ P
+            matrix.addmm_(scaled.T, scaled, alpha=-1)
+        matrix.diagonal().add_(1 + 1e-12)
         factor, failed = torch.linalg.cholesky_ex(matrix)
         if int(failed):
             return torch.zeros_like(residual)
         solved = torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0]
         return (solved / root).to(residual.dtype)
 
-    def _newton_matrix(self, root: Tensor) -> Tensor:
-        """S scaled to a unit diagonal, with the shift."""
-        left, right = self._left(), self.b * self.v
-        matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)
-        for rows, kernel in self.kernel.pieces():
-            scaled = (left[rows, None] * kernel * right).double() / root  # rows of diag(a)^-½ P
-            matrix.addmm_(scaled.T, scaled, alpha=-1)
-        matrix.diagonal().add_(1 + 1e-12)
-        return matrix
+    def _log_step(self, g: Tensor) -> Potentials:
+        """A Sinkhorn step in the log domain."""
+        marginals, damping = self.marginals, 1 / (1 + self.epsilon / self.marginals.rho)
+        return self.kernel.softmins(g, marginals.a64, marginals.b64, self.epsilon, damping)
 
-    def _dual(self) -> Tensor:
-        """The dual value in units of ε, up to the absorbed part."""
-        return self.a64 @ self.u.double().log() + self.b64 @ self.v.double().log()
+    def _recover(self) -> None:
+        """After an underflow: one step in the log domain from the last absorbed potentials."""
+        self.start(*self._log_step(self.g))
+        self._match_rows()
 
     def _widen(self) -> None:
         """Continue in float64, which connects groups of points that float32 cannot."""
         if self.kernel.dtype == torch.float64:
             self._recover()
             return
-        f, g = self.potentials()
-        self.a, self.b, self.kernel = self.a64, self.b64, self.kernel.widened()
-        self.limit = math.exp(LOG_RANGE[torch.float64])
-        self.start(f, g)
+        potentials = self.potentials()
+        self.kernel.release()
+        self.kernel = self.cost.kernel(torch.float64)
+        self.start(*potentials)
         self._match_rows()
-
-    def _recover(self) -> None:
-        """After an underflow: one step in the log domain from the last absorbed potentials."""
-        self.start(*self._softmins(self.g))
-        self._match_rows()
-
-    def potentials(self) -> Potentials:
-        u, v = (self.epsilon * part.double().log() for part in (self.u, self.v))
-        return self.f + u, self.g + v
-
-
-class Symmetric:
-    """The fixed point f = T f of a self-problem; a zero diagonal keeps rows of K away from zero."""
-
-    def __init__(self, kernel: Kernel, a64: Tensor, epsilon: float, init: Tensor | None) -> None:
-        self.kernel, self.a64, self.epsilon = kernel, a64, epsilon
-        self.a, self.check_every = a64.to(kernel.dtype), _check_every(a64.device)
-        self._start(torch.zeros_like(a64) if init is None else init.to(a64))
-
-    def _start(self, f: Tensor) -> None:
-        self.f, self.u = f, torch.ones_like(self.a)
-        self.kernel.fill(f, f, self.epsilon)
-
-    def run(self, tol: float, max_iter: int) -> tuple[Tensor, int, float]:
-        """Potential, iterations and marginal error. Stops at rounding, when the error no longer halves."""
-        best, error, stalled, n_iter = math.inf, math.inf, 0, 0
-        while n_iter < max_iter:
-            n_iter += 1
-            product = self.kernel.times(self.a * self.u)
-            error = self._error(product)
-            if not math.isfinite(error):  # a start far from the solution: begin again from zero
-                self._start(torch.zeros_like(self.a64))
-                continue
-            stalled = 0 if error < 0.9 * best else stalled + 1
-            best = min(best, error)
-            if error <= tol or stalled >= 4:
-                break
-            self._halve(product)
-            for _ in range(self.check_every - 1):
-                n_iter += 1
-                self._halve(self.kernel.times(self.a * self.u))
-        return self.f + self.epsilon * self.u.double().log(), n_iter, error
-
-    def _error(self, product: Tensor) -> float:
-        """The marginal error of one side."""
-        return float((self.a * (self.u * product - 1).abs()).sum())
-
-    def _halve(self, product: Tensor) -> None:
-        """The averaged update."""
-        self.u = (self.u / product).sqrt()
-
-
-def ending(a: Tensor, b: Tensor, f: Tensor, g: Tensor) -> list[float]:
-    """The value ⟨a, f⟩ + ⟨b, g⟩ and the extremes of f and of g, in one transfer."""
-    parts = [a @ f + b @ g, *torch.aminmax(f), *torch.aminmax(g)]
-    return torch.stack([part.double() for part in parts]).tolist()

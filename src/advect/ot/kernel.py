@@ -1,7 +1,7 @@
 """The kernel K = exp((f ⊕ g − C)/ε) of an entropic problem, by its products with vectors.
 
-The plan is diag(a u) K diag(b v) with scalings u = 1 / K(b v) and v = 1 / Kᵀ(a u), so iterations need
-only K and Kᵀ times a vector. ``sweep`` computes both in one pass.
+The plan is diag(a u) K diag(b v) with scalings u and v, so iterations need only K and Kᵀ times a
+vector. ``sweep`` computes both in one pass.
 """
 
 from __future__ import annotations
@@ -9,36 +9,35 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from advect.errors import InputError
 from advect.ot.plan import Plan
+
+SMALL = 250_000  # entries up to which problems are solved in float64 whatever their dtype
+_CACHED_ENTRIES = 1_000_000  # of a block whose exponentials are taken while it is in the cache
 
 
 class Kernel(ABC):
     """K = exp((f ⊕ g − C)/ε) for potentials that ``fill`` sets.
 
     Attributes:
-        shape: of the whole problem.  dtype: of the products.
+        shape: of the whole problem.  dtype: of the products.  cost_dtype: of costs and plans.
+        extremes: least and largest cost.
+        costly: whether each product computes K again, so that ``sweep`` saves half the work.
+        recomputes: whether each product computes the costs again.
     """
 
     shape: tuple[int, int]
     dtype: torch.dtype
-
-    @property
-    @abstractmethod
-    def cost_dtype(self) -> torch.dtype:
-        """The dtype of the costs and of plans."""
-
-    @property
-    @abstractmethod
-    def costly(self) -> bool:
-        """Whether each product computes K again, so that ``sweep`` saves half the work."""
-
-    @abstractmethod
-    def most(self) -> float:
-        """The largest cost; stored costs are computed here."""
+    cost_dtype: torch.dtype
+    extremes: tuple[float, float]
+    costly: bool
+    recomputes: bool
 
     @abstractmethod
     def fill(self, f: Tensor, g: Tensor, epsilon: float, *, last: bool = True) -> None:
@@ -64,42 +63,190 @@ class Kernel(ABC):
     def softmins(
         self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
     ) -> tuple[Tensor, Tensor]:
-        """f = T(g), then T(f), in the log domain, each times ``damping``; call ``fill`` afterwards."""
+        """f = T(g), then T(f), in the log domain, each times ``damping``; call ``fill`` afterwards.
+
+        T(g)_i = −ε log Σ_j b_j exp((g_j − C_ij)/ε), and likewise for columns.
+        """
 
     @abstractmethod
-    def widened(self) -> Kernel:
-        """The same kernel in float64; this one must not be used afterwards."""
-
-    @abstractmethod
-    def seconds(self) -> float:
-        """Estimated time of a pass that computes the costs again; 0 where they are stored."""
+    def plan(self, left: Tensor, right: Tensor) -> Plan:
+        """The plan diag(left) K diag(right), which owns the kernel from here on."""
 
     @abstractmethod
     def release(self) -> None:
         """Free matrices; products still work, from rows computed again."""
 
-    def plan(self, left: Tensor, right: Tensor) -> Plan:
-        """The plan diag(left) K diag(right), which owns the kernel from here on."""
-        return ScaledPlan(self, left, right)
 
-    def marginal_error(self, a: Tensor, b: Tensor, allowed: float) -> float | None:
-        """Marginal error of diag(a) K diag(b) if it is allowed, else None at the first bad block."""
-        row_error, sums = 0.0, torch.zeros_like(b)
-        for block, part in self.pieces():
-            row_error += float((a[block] * (part @ b - 1).abs()).sum())
-            if not row_error <= allowed:
-                return None
-            sums += part.T @ a[block]
-        error = row_error + float((b * (sums - 1).abs()).sum())
-        return error if error <= 2 * allowed else None
+class RowKernel(Kernel):
+    """The kernel of a cost of one process, in blocks of rows.
+
+    It stores what fits into ``room`` bytes: costs and K; or one matrix, which holds the costs while ε
+    is annealed and K afterwards; or nothing, and each pass computes the rows again. A cost that is
+    given as a matrix is never written to.
+
+    Args:
+        cost: an ``advect.ot.Cost``.
+        dtype: of the products; that of the cost by default.
+        room: bytes that override the room of the cost.
+    """
+
+    def __init__(
+        self, cost: Any, dtype: torch.dtype | None = None, room: int | None = None
+    ) -> None:
+        self.cost, self.shape, self.device = cost, cost.shape, cost.device
+        self.dtype, self.cost_dtype = dtype or cost.dtype, cost.dtype
+        room = cost.room if room is None else room
+        size = self.shape[0] * self.shape[1] * self.dtype.itemsize
+        self._costs, self.costly = cost.matrix, True
+        self._kernel: Any = None
+        self.recomputes = False
+        if self._costs is not None:
+            self._fits, self._has_both = room is None or size <= room, True
+            if self.shape[0] * self.shape[1] <= SMALL:
+                self._costs = self._costs.to(self.dtype)  # once, instead of at each use
+            self.extremes = cost.extremes()
+            return
+        scratch = 3 * cost.block_rows * self.shape[1] * self.dtype.itemsize
+        matrices = ((room or 0) - scratch) // max(1, size)
+        self._fits, self._has_both = matrices >= 1, matrices >= 2
+        self.recomputes = not self._fits
+        self.extremes = self._load() if self._fits else cost.extremes()
+
+    def fill(self, f: Tensor, g: Tensor, epsilon: float, *, last: bool = True) -> None:
+        self.f, self.g, self.epsilon = f, g, epsilon
+        if self._fits and self._costs is None and not last:
+            self._load()
+        self.costly = not self._fits or not (last or self._has_both)
+        if self.costly:
+            return
+        matrix = self._kernel if self._kernel is not None or self._has_both else self._costs
+        if matrix is None:
+            matrix = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        for block, costs in self._cost_blocks(lambda block: matrix[block]):
+            _fill(costs, f[block], g, epsilon, matrix[block])
+        self._kernel = matrix
+        if not self._has_both:
+            self._costs = None  # overwritten by K
+
+    def times(self, v: Tensor) -> Tensor:
+        if not self.costly:
+            return self._kernel @ v
+        return torch.cat([rows @ v for _, rows in self.pieces()])
+
+    def transposed(self, u: Tensor) -> Tensor:
+        if not self.costly:
+            return self._kernel.T @ u
+        total = torch.zeros(self.shape[1], *u.shape[1:], dtype=self.dtype, device=self.device)
+        for block, rows in self.pieces():
+            total += rows.T @ u[block]
+        return total
+
+    def sweep(self, v: Tensor, between: Callable[[Tensor, slice], Tensor]) -> tuple[Tensor, Tensor]:
+        if not self.costly:
+            product = self._kernel @ v
+            return product, self._kernel.T @ between(product, slice(None))
+        products, total = [], torch.zeros(self.shape[1], dtype=self.dtype, device=self.device)
+        for block, rows in self.pieces():
+            products.append(rows @ v)
+            total += rows.T @ between(products[-1], block)
+        return torch.cat(products), total
+
+    def pieces(self) -> Iterator[tuple[slice, Tensor]]:
+        if not self.costly:
+            yield from ((block, self._kernel[block]) for block in self.cost.blocks())
+            return
+        scratch = torch.empty(
+            self._block_rows(), self.shape[1], dtype=self.dtype, device=self.device
+        )
+        for block, costs in self._cost_blocks(lambda block: scratch[: block.stop - block.start]):
+            out = scratch[: block.stop - block.start]
+            yield block, _fill(costs, self.f[block], self.g, self.epsilon, out)
+
+    def softmins(
+        self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        if self._fits and self._costs is None:
+            self._load()
+        weighted = (g / epsilon + b.log()).to(self.dtype)
+        f, log_a = [], a.log()
+        scratch = torch.empty(
+            self._block_rows(), self.shape[1], dtype=self.dtype, device=self.device
+        )
+        # The column sums are kept as exp(−top) Σ, with ``top`` the largest exponent so far: for
+        # exponents t of a new block, sums ← sums exp(old top − top) + Σ exp(t − top).
+        sums = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
+        top = torch.full_like(sums, -math.inf)
+        for block, costs in self._cost_blocks(lambda block: None):
+            out = scratch[: block.stop - block.start]
+            peak = torch.add(weighted, costs, alpha=-1 / epsilon, out=out).amax(1, keepdim=True)
+            total = _exp(out.sub_(peak)).sum(dim=1).double()
+            f.append(-damping * epsilon * (peak[:, 0].double() + total.log()))
+            shift = (f[-1] / epsilon + log_a[block]).to(self.dtype)
+            torch.add(shift[:, None], costs, alpha=-1 / epsilon, out=out)
+            highest = torch.maximum(top, out.amax(dim=0).double())
+            # no row with mass yet: nothing to subtract
+            part = _exp(out.sub_(highest.to(self.dtype).nan_to_num(neginf=0.0))).sum(dim=0).double()
+            sums = part + torch.where(sums > 0, sums * torch.exp(top - highest), 0.0)
+            top = highest
+        return torch.cat(f), -damping * epsilon * (top + sums.log())
+
+    def plan(self, left: Tensor, right: Tensor) -> ScaledPlan:
+        if self.cost.matrix is not None and self.shape[0] * self.shape[1] > SMALL:
+            self.release()  # K is computed again from the matrix, and need not live as long
+        return ScaledPlan(self, left, right, self.shape, self.cost_dtype, self.device)
+
+    def release(self) -> None:
+        self._costs = self.cost.matrix
+        self._kernel, self._fits, self._has_both, self.costly = None, False, False, True
+        if self._costs is None:
+            self.cost.release()
+
+    def _load(self) -> tuple[float, float]:
+        """Compute the costs into the matrix that is meant for them; returns their extremes."""
+        dtype = self.cost_dtype if self._has_both else self.dtype
+        matrix, self._kernel, ends = None if self._has_both else self._kernel, None, []
+        if matrix is None:
+            matrix = torch.empty(self.shape, dtype=dtype, device=self.device)
+        for block in self.cost.blocks():
+            part = matrix[block]
+            if dtype == self.cost_dtype:
+                self.cost.rows(block, out=part)
+            else:
+                part.copy_(self.cost.rows(block))
+            ends.append(torch.stack(torch.aminmax(part)))
+        self._costs, self.costly = matrix, True
+        if self._has_both:
+            self.cost.release()
+        return check_extremes(torch.stack(ends))
+
+    def _block_rows(self) -> int:
+        """Few rows where costs are stored; enough for an efficient product where they are computed."""
+        few = min(self.shape[0], max(1, _CACHED_ENTRIES // self.shape[1]))
+        return self.cost.block_rows if self._costs is None else few
+
+    def _cost_blocks(self, out: Callable[[slice], Tensor | None]) -> Iterator[tuple[slice, Tensor]]:
+        """(rows, their costs) block by block: stored, or new, in ``out`` of the rows if its dtype fits."""
+        step = self._block_rows()
+        for start in range(0, self.shape[0], step):
+            block = slice(start, min(start + step, self.shape[0]))
+            if self._costs is not None:
+                yield block, self._costs[block]
+                continue
+            room = out(block)
+            fits = room is not None and room.dtype == self.cost_dtype
+            yield block, self.cost.rows(block, out=room if fits else None)
 
 
+@dataclass(eq=False)
 class ScaledPlan(Plan):
     """The plan diag(left) K diag(right)."""
 
-    def __init__(self, kernel: Kernel, left: Tensor, right: Tensor) -> None:
-        self.kernel, self.left, self.right = kernel, left, right
-        self.shape, self.dtype, self.device = kernel.shape, kernel.cost_dtype, left.device
+    kernel: RowKernel
+    left: Tensor
+    right: Tensor
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
 
     def times(self, v: Tensor) -> Tensor:
         if self.kernel.costly:  # its blocks are made for one product: that of the plan
@@ -132,45 +279,22 @@ class ScaledPlan(Plan):
         self.kernel.release()
 
 
-def fill_kernel(cost: Tensor, f: Tensor, g: Tensor, epsilon: float, out: Tensor) -> Tensor:
+def check_extremes(ends: Tensor) -> tuple[float, float]:
+    """Least and largest of pairs (b, 2); an error if a cost is not finite. One transfer from the device."""
+    least, most = torch.stack([ends[:, 0].min(), ends[:, 1].max()]).tolist()
+    if not (math.isfinite(least) and math.isfinite(most)):
+        remedy = "Check the features and the cost function."
+        raise InputError("the cost must be finite", "NaN or infinite entries", remedy)
+    return least, most
+
+
+def _fill(cost: Tensor, f: Tensor, g: Tensor, epsilon: float, out: Tensor) -> Tensor:
     """Write exp((f_i + g_j − C_ij)/ε) into ``out``, which may be the cost."""
     torch.add((g / epsilon).to(out.dtype)[None, :], cost, alpha=-1 / epsilon, out=out)
-    return exp_(out.add_((f / epsilon).to(out.dtype)[:, None]))
+    return _exp(out.add_((f / epsilon).to(out.dtype)[:, None]))
 
 
-def exp_(values: Tensor) -> Tensor:
+def _exp(values: Tensor) -> Tensor:
     """exp in place, with 0 below the normal range: subnormal results are twenty times slower."""
     least = math.log(torch.finfo(values.dtype).tiny) + 0.1
     return torch.threshold_(values.clamp_min_(least).exp_(), 1.01 * math.exp(least), 0.0)
-
-
-def softmin(
-    cost: Tensor, potential: Tensor, weights: Tensor, epsilon: float, out: Tensor
-) -> Tensor:
-    """T(g)_i = −ε log Σ_j b_j exp((g_j − C_ij)/ε), stable for any epsilon; ``out`` is scratch space."""
-    shift = (potential / epsilon + weights.log()).to(out.dtype)
-    torch.add(shift, cost, alpha=-1 / epsilon, out=out)
-    top = out.amax(dim=1, keepdim=True)
-    sums = exp_(out.sub_(top)).sum(dim=1)
-    return -epsilon * (top.squeeze(1).double() + sums.double().log())
-
-
-class ColumnSums:
-    """T(f)_j = −ε log Σ_i a_i exp((f_i − C_ij)/ε), accumulated over blocks of rows."""
-
-    def __init__(self, columns: int, device: torch.device) -> None:
-        self.top = torch.full((columns,), -math.inf, dtype=torch.float64, device=device)
-        self.sums = torch.zeros(columns, dtype=torch.float64, device=device)
-
-    def add(self, costs: Tensor, f: Tensor, a: Tensor, epsilon: float, out: Tensor) -> None:
-        shift = (f / epsilon + a.log()).to(out.dtype)
-        torch.add(shift[:, None], costs, alpha=-1 / epsilon, out=out)
-        # of numbers in the dtype of ``out``: it fits there again
-        top = torch.maximum(self.top, out.amax(dim=0).double())
-        # no row with mass yet: nothing to subtract
-        sums = exp_(out.sub_(top.to(out.dtype).nan_to_num(neginf=0.0))).sum(dim=0).double()
-        self.sums = sums + torch.where(self.sums > 0, self.sums * torch.exp(self.top - top), 0.0)
-        self.top = top
-
-    def softmin(self, epsilon: float) -> Tensor:
-        return -epsilon * (self.top + self.sums.log())

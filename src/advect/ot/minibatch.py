@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -20,11 +20,18 @@ from torch import Tensor
 from advect._util.checks import check_count
 from advect.errors import InputError
 from advect.ot.cost import Cost
-from advect.ot.divergence import SIDES, Divergence
 from advect.ot.plan import ScatteredPlan
 from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solution import AnyCost, Mass, Solution, Start, check_problem
-from advect.ot.solver import Keep, Solver, check_solver, released
+from advect.ot.solution import SIDES, Divergence, Solution
+from advect.ot.solver import (
+    AnyCost,
+    Keep,
+    Mass,
+    Solver,
+    Start,
+    check_problem,
+    check_solver,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +41,11 @@ class BatchDivergence(Divergence):
     Attributes:
         values: the divergence of each batch.  masses: the mass of each, its weight in the mean.
         shares: how much each point adds to the mean.
-        whole: whether each batch is all samples of both sides.
     """
 
     values: tuple[float, ...] = ()
     masses: tuple[float, ...] = ()
     shares: tuple[Tensor, Tensor] | None = None
-    whole: bool = False
 
     @cached_property
     def contributions(self) -> tuple[Tensor, Tensor]:
@@ -48,13 +53,9 @@ class BatchDivergence(Divergence):
         return self.shares
 
     @property
-    def sampled(self) -> bool:
-        return not self.whole
-
-    @property
     def standard_error(self) -> float:
         """Standard error over batches, without the bias of small ones; NaN for a single batch."""
-        if self.whole:
+        if not self.sampled:
             return 0.0
         if len(self.values) < 2:
             return math.nan
@@ -64,11 +65,6 @@ class BatchDivergence(Divergence):
         shares = masses / masses.sum()
         gaps = shares * (values - shares @ values)
         return float(gaps.square().sum().sqrt() * math.sqrt(len(values) / (len(values) - 1)))
-
-    @property
-    def drawn(self) -> float:
-        """The share of the source's mass that the batches drew, at most 1."""
-        return min(1.0, math.fsum(self.masses))
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ class MiniBatch(Solver):
         True
     """
 
-    in_blocks, stochastic = True, True
+    stochastic = True
     solver: Solver = field(default_factory=Sinkhorn)
     size: int = 1000
     batches: int | None = None
@@ -104,7 +100,7 @@ class MiniBatch(Solver):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "solver", check_solver(self.solver))
-        if self.solver.in_blocks:
+        if self.solver.stochastic:
             raise InputError(
                 "the solver of parts must look at whole matrices",
                 repr(self.solver),
@@ -120,25 +116,19 @@ class MiniBatch(Solver):
         return self.solver.dtype
 
     @property
-    def leaves_mass(self) -> bool:
-        return self.solver.leaves_mass
+    def epsilon(self) -> Any:
+        return self.solver.epsilon
 
     @property
-    def regularisation(self) -> float:
-        return self.solver.regularisation
+    def reach(self) -> float | None:
+        return self.solver.reach
 
-    def with_epsilon(self, epsilon: float) -> Self:
-        return replace(self, solver=self.solver.with_epsilon(epsilon))
-
-    def at(self, step: int) -> Self:
-        return replace(self, seed=self.seed + 7919 * step)
+    def continued(self, epsilon: float | None, tol: float | None, step: int) -> Self:
+        solver = self.solver.continued(epsilon, tol, step)
+        return replace(self, solver=solver, seed=self.seed + 7919 * step)
 
     def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
         return replace(self, solver=self.solver.prepare(cost, a, b))
-
-    def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        part = (min(self.size, shape[0]), min(self.size, shape[1]))
-        return self.solver.precise(part, largest, dtype)
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
         """The mean over batches; ``init`` is ignored."""
@@ -146,7 +136,7 @@ class MiniBatch(Solver):
         solver, parts = self.solver.prepare(cost, a, b), []
         for rows, columns in self._draws(a, b):
             solved = solver.solve(cost.select(rows, columns), a[rows], b[columns])
-            parts.append((float(a[rows].sum()), rows, columns, released("cross", solved)))
+            parts.append((float(a[rows].sum()), rows, columns, solved.released()))
         return _averaged(a, b, parts)
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
@@ -155,7 +145,7 @@ class MiniBatch(Solver):
         solver, parts = self.solver.prepare(cost, a, a), []
         for rows, _ in self._draws(a, a):
             solved = solver.solve_self(cost.select(rows, rows), a[rows])
-            parts.append((float(a[rows].sum()), rows, rows, released("source", solved)))
+            parts.append((float(a[rows].sum()), rows, rows, solved.released()))
         return _averaged(a, a, parts)
 
     def divergence(
@@ -185,14 +175,16 @@ class MiniBatch(Solver):
             values.append(found.signed)
         for cost in costs.values():
             cost.release()
-        keep, weights = keep or released, {"cross": (a, b), "source": (a, a), "target": (b, b)}
+        keep = keep or (lambda side, solution: solution.released())
+        weights = {"cross": (a, b), "source": (a, a), "target": (b, b)}
         return BatchDivergence(
             *(keep(side, _averaged(*weights[side], solved[side])) for side in SIDES),
             weights=(a, b),
             values=tuple(values),
             masses=tuple(masses),
+            drawn=min(1.0, math.fsum(masses)),
             shares=(shares[0] / math.fsum(masses), shares[1] / math.fsum(masses)),
-            whole=all(int((weights > 0).sum()) <= self.size for weights in (a, b)),
+            sampled=any(int((weights > 0).sum()) > self.size for weights in (a, b)),
         )
 
     def _draws(self, a: Tensor, b: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

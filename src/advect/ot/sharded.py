@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from advect.errors import InputError
-from advect.ot.cost import Cost, check_extremes
-from advect.ot.kernel import Kernel
+from advect.ot.cost import Cost
+from advect.ot.kernel import Kernel, check_extremes
 from advect.ot.plan import Index, Maybe, Plan
 from advect.ot.ranks import Group
 
@@ -29,7 +29,7 @@ class ShardedCost(Cost):
 
     def __init__(self, own: Cost, n: int, group: Group) -> None:
         super().__init__((n, own.shape[1]), own.dtype, own.device, own.room)
-        self.own, self.group = own, group
+        self.own, self.group, self.reports = own, group, group.rank == 0
 
     def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
         """The rows at ``index`` among those of this rank."""
@@ -40,9 +40,6 @@ class ShardedCost(Cost):
 
     def dense(self) -> Tensor:
         return self._alone("a solver that looks at the whole matrix").dense()
-
-    def largest_on_diagonal(self) -> float:
-        return self._alone("the diagonal of a cost").largest_on_diagonal()
 
     def _alone(self, what: str) -> Cost:
         if self.group.size > 1:
@@ -65,15 +62,12 @@ class ShardedCost(Cost):
             except InputError:
                 least, most = -torch.inf, torch.inf
             most, least = self.group.largest(most), -self.group.largest(-least)
-            self._extremes = check_extremes(least, most)
+            self._extremes = check_extremes(torch.tensor([[least, most]], dtype=torch.float64))
         return self._extremes
 
     def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> ShardedKernel:
-        return ShardedKernel(self.own.kernel(dtype, room), self)
-
-    @property
-    def reports(self) -> bool:
-        return self.group.rank == 0
+        extremes = self.extremes()  # first: data that one rank refuses is refused by all
+        return ShardedKernel(self.own.kernel(dtype, room), self, extremes)
 
     def release(self) -> None:
         self.own.release()
@@ -82,28 +76,16 @@ class ShardedCost(Cost):
 class ShardedKernel(Kernel):
     """The kernel of a problem from the ranks' kernels of their rows; vectors are whole everywhere."""
 
-    def __init__(self, own: Kernel, cost: ShardedCost) -> None:
-        self.own, self.cost, self.group = own, cost, cost.group
-        self.shape, self.dtype, self.n = cost.shape, own.dtype, cost.shape[0]
-        self.mine, self._costly = cost.group.rows(self.n), own.costly
-
-    @property
-    def cost_dtype(self) -> torch.dtype:
-        return self.own.cost_dtype
-
-    @property
-    def costly(self) -> bool:
-        return self._costly
-
-    def most(self) -> float:
-        most = self.cost.extremes()[1]  # first: data that one rank refuses is refused by all
-        self.own.most()
-        return most
+    def __init__(self, own: Kernel, cost: ShardedCost, extremes: tuple[float, float]) -> None:
+        self.own, self.group, self.extremes = own, cost.group, extremes
+        self.shape, self.dtype, self.cost_dtype = cost.shape, own.dtype, own.cost_dtype
+        self.n, self.costly, self.recomputes = cost.shape[0], own.costly, own.recomputes
+        self.mine = cost.group.rows(self.n)
 
     def fill(self, f: Tensor, g: Tensor, epsilon: float, *, last: bool = True) -> None:
         self.own.fill(f[self.mine], g, epsilon, last=last)
         # ranks with a row more may have no room
-        self._costly = self.group.largest(float(self.own.costly)) > 0
+        self.costly = self.group.largest(float(self.own.costly)) > 0
 
     def times(self, v: Tensor) -> Tensor:
         return self.group.gather(self.own.times(v), self.n)
@@ -139,21 +121,9 @@ class ShardedKernel(Kernel):
         sums = self.group.sum(torch.exp(logs - top))
         return self.group.gather(f, self.n), -damping * epsilon * (top + sums.log())
 
-    def widened(self) -> ShardedKernel:
-        return ShardedKernel(self.own.widened(), self.cost)
-
-    def seconds(self) -> float:
-        return self.own.seconds()
-
     def plan(self, left: Tensor, right: Tensor) -> Plan:
         """The plan at this rank's rows."""
         return self.own.plan(left[self.mine], right)
-
-    def marginal_error(self, a: Tensor, b: Tensor, allowed: float) -> float | None:
-        rows, columns = self.sweep(b, lambda _, block: a[block])
-        errors = (weight * (sums - 1).abs() for weight, sums in ((a, rows), (b, columns)))
-        error = float(sum(part.sum() for part in errors))
-        return error if error <= 2 * allowed else None
 
     def release(self) -> None:
         self.own.release()

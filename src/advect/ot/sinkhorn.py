@@ -8,6 +8,7 @@ with P_ij = a_i b_j exp((f_i + g_j − C_ij)/ε). The steps are in ``advect.ot.i
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Self, cast
@@ -19,22 +20,12 @@ from advect._util import defaults
 from advect._util.checks import check_count, check_positive
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
-from advect.ot.blocks import as_cost
-from advect.ot.certificate import CAP, Scale, is_small
-from advect.ot.cost import Cost
-from advect.ot.iteration import Iteration, Symmetric, ending
-from advect.ot.kernel import Kernel
-from advect.ot.solution import (
-    AnyCost,
-    Mass,
-    Potentials,
-    Solution,
-    Start,
-    Support,
-    check_problem,
-)
-from advect.ot.solver import Solver
-from advect.ot.unbalanced import Ended, Penalty, Unbalanced, UnbalancedSelf, ended
+from advect.ot.cost import Cost, DenseCost, as_cost
+from advect.ot.dual import CAP, Balanced, Ending, Penalised, Scale
+from advect.ot.iteration import Iteration
+from advect.ot.kernel import SMALL
+from advect.ot.solution import Potentials, Solution
+from advect.ot.solver import AnyCost, Mass, Solver, Start, Support, check_problem
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _LEAST_TOL = 1e-12  # that a solver is sharpened to
@@ -88,7 +79,6 @@ class Sinkhorn(Solver):
         (True, 0.54, True)
     """
 
-    refines = True
     epsilon: float | Relative = Relative(defaults.LOOK.epsilon)
     tol: float | None = None
     max_iter: int = 10_000
@@ -106,73 +96,51 @@ class Sinkhorn(Solver):
         if self.reach is not None:
             check_positive("reach", self.reach)
 
-    @property
-    def regularisation(self) -> float:
-        return float(cast(float, self.epsilon))
-
-    def with_epsilon(self, epsilon: float) -> Self:
-        return replace(self, epsilon=epsilon)
-
     def prepare(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
-        return self.with_epsilon(epsilon_for(self.epsilon, as_cost(cost), a, b))
+        if not isinstance(self.epsilon, Relative):
+            return self
+        mean = (cost if isinstance(cost, Cost) else as_cost(cost)).mean(a, b)
+        if not math.isfinite(mean):
+            remedy = "Check the features and the cost function."
+            raise InputError("the cost must be finite", f"a mean of {mean}", remedy)
+        # all costs zero: so are the values
+        return replace(self, epsilon=self.epsilon.share * mean if mean > 0 else 1e-20)
 
-    @property
-    def leaves_mass(self) -> bool:
-        return self.reach is not None
+    def continued(self, epsilon: float | None, tol: float | None, step: int) -> Self:
+        changes = {"epsilon": epsilon, "tol": tol}
+        return replace(
+            self, **{name: value for name, value in changes.items() if value is not None}
+        )
 
-    @property
-    def tolerance(self) -> float | None:
-        return self.tol
-
-    def with_tolerance(self, tol: float) -> Self:
-        return replace(self, tol=tol)
-
-    def sharpened(self, share: float, largest: float) -> Self | None:
+    def finer_tolerance(self, share: float, epsilon: float, largest: float) -> float | None:
         tol = 1e-5 if self.tol is None else self.tol
-        rounding = 16 * torch.finfo(_WIDE).eps * largest / self.regularisation
-        least = max(_LEAST_TOL, rounding)
-        return None if tol <= least else replace(self, tol=max(least, tol * share))
-
-    def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        return Scale(shape, 0.0, largest, self.regularisation).enough(dtype)
+        least = max(_LEAST_TOL, 16 * torch.finfo(_WIDE).eps * largest / epsilon)
+        return None if tol <= least else max(least, tol * share)
 
     def refined(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
-        """The solver for this problem with the smallest tolerance of float64, unless ``tol`` is set."""
         cost = as_cost(cost)
         prepared = self.prepare(cost, a, b)
-        least = Scale(cost.shape, *cost.extremes(), prepared.regularisation).least_tolerance(_WIDE)
-        return replace(prepared, tol=least if self.tol is None else self.tol)
+        scale = Scale(cost.shape, *cost.extremes(), float(cast(float, prepared.epsilon)))
+        return replace(prepared, tol=scale.tolerance(_WIDE) if self.tol is None else self.tol)
 
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
-        cost, support, epsilon = self._posed(cost, a, b)
-        start = None if init is None else support.cut(*_check_init(init, cost))
-        kernel, scale = self._opened(support.within(cost), epsilon)
-        if start is None and cost.reports:
-            _warn_if_long(cost, kernel)
-        tol = scale.tolerance(cost.dtype, kernel.dtype) if self.tol is None else self.tol
-        masses = support.cut(support.a, support.b)
-        if self.reach is not None:
-            loop = Unbalanced(kernel, *masses, epsilon, Penalty(self.reach**2))
-            met, n_iter = loop.solve(start, tol, self.max_iter), loop.n_iter
-            ends, dtype = ((loop.u, loop.v), loop.potentials()), loop.kernel.dtype
-            found, solution = self._with_reach(cost, support, loop.kernel, scale, *ends)
-            met = met and found.error <= 2 * tol + scale.sums_rounding(dtype)
-            objection = scale.objection(dtype, solution.value_error, tol)
-            converged = _judged(cost, met, found.error, tol, n_iter, objection)
-            return replace(solution, converged=converged, n_iter=n_iter)
-        state = Iteration(kernel, *masses, epsilon)
-        met = state.solve(start, tol, self.max_iter)
-        f, g = state.potentials()
-        dtype = state.kernel.dtype  # it may have gone on in float64
-        value, *extremes = ending(*masses, f, g)
-        error = scale.value_error(dtype, state.error, extremes)
-        marginal = _stated(state.error, scale, dtype, cost.dtype)
-        objection = scale.objection(dtype, error, tol)
-        converged = _judged(cost, met, marginal, tol, state.n_iter, objection)
-        plan = state.kernel.plan(state.a * state.u, state.b * state.v)
-        f, g = support.extended(cost, f, g, epsilon)
-        coupling = support.plan(plan)
-        return Solution(value, (f, g), epsilon, converged, state.n_iter, marginal, coupling, error)
+        cost, a, b, epsilon, support = self._posed(cost, a, b)
+        start = None if init is None else _check_init(init, cost)
+        if support is not None:
+            inner = replace(self, epsilon=epsilon)
+            start = None if start is None else support.cut(*start)
+            return support.extended(inner.solve(*support.problem(), init=start))
+        loop, scale = self._opened(cost, a, b, epsilon)
+        if start is None and loop.kernel.recomputes and cost.reports:
+            _warn_if_long(cost)
+        tol = scale.tolerance(loop.kernel.dtype, cost.dtype) if self.tol is None else self.tol
+        met = loop.solve(start, tol, self.max_iter)
+        kernel, scalings = loop.kernel, (loop.u, loop.v)  # it may have gone on in float64
+        ending = loop.marginals.ending(kernel, scalings, loop.potentials(), scale, loop.error)
+        # with a reach, the marginal error is that of potentials that were shifted
+        met = met and ending.marginal_error <= 2 * tol + scale.sums_rounding(kernel.dtype)
+        objection = scale.objection(kernel.dtype, ending.value_error, tol)
+        return self._solution(cost, loop, scale, ending, objection if met else _stopped(loop, tol))
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Transport of ``a`` to itself: one potential, solved to rounding."""
@@ -180,38 +148,29 @@ class Sinkhorn(Solver):
         if shape[0] != shape[-1]:
             remedy = "Use solve for two different measures."
             raise InputError("a self-problem needs a square cost", shape, remedy)
-        cost, support, epsilon = self._posed(cost, a, a)
-        kernel, scale = self._opened(support.within(cost), epsilon)
-        dtype = kernel.dtype
-        mass = support.cut(support.a, support.a)[0]
-        start = None if init is None else support.cut(init, init)[0]
-        state = (
-            Symmetric(kernel, mass, epsilon, start)
-            if self.reach is None
-            else UnbalancedSelf(kernel, mass, epsilon, start, Penalty(self.reach**2))
-        )
+        cost, a, _, epsilon, support = self._posed(cost, a, a)
+        if support is not None:
+            inner, mass, _ = support.problem()
+            start = None if init is None else init[support.rows]
+            found = replace(self, epsilon=epsilon).solve_self(inner, mass, init=start)
+            found = support.extended(found)
+            return replace(found, potentials=(found.potentials[0], found.potentials[0]))
+        loop, scale = self._opened(cost, a, a, epsilon)
+        kernel = loop.kernel
         # Halving is cheap, and a tight answer lets d(A, A) vanish: aim at rounding, whatever the
         # tolerance is.
-        f, n_iter, residual = state.run(16 * torch.finfo(dtype).eps, self.max_iter)
-        least = scale.least_tolerance(dtype)
-        tol = scale.tolerance(cost.dtype, dtype) if self.tol is None else max(self.tol, least)
+        loop.solve_self(init, 16 * torch.finfo(kernel.dtype).eps, self.max_iter)
+        tol = scale.tolerance(kernel.dtype, cost.dtype)
+        if self.tol is not None:
+            tol = max(self.tol, scale.tolerance(kernel.dtype))
+        scalings, f = (loop.u, loop.u), loop.potentials()[0]
+        ending = loop.marginals.ending(kernel, scalings, (f, f), scale, loop.error, matched=False)
         # Its value is for a divergence, whose costs may be larger than those within one measure:
         # that is judged there.
-        objection = scale.objection(dtype, 0.0, tol)
-        if self.reach is not None:
-            ends = (state.u, state.u), (f, f)
-            found, solution = self._with_reach(cost, support, kernel, scale, *ends)
-            converged = _judged(cost, residual <= tol, found.error, tol, n_iter, objection)
-            f = solution.potentials[0]
-            return replace(solution, potentials=(f, f), converged=converged, n_iter=n_iter)
-        value, *extremes = ending(mass, mass, f, f)
-        error = scale.value_error(dtype, residual, extremes, matched=False)
-        marginal = 2 * _stated(residual, scale, dtype, cost.dtype)
-        converged = _judged(cost, residual <= tol, marginal, tol, n_iter, objection)
-        plan = kernel.plan(state.a * state.u, state.a * state.u)
-        f = support.extended(cost, f, f, epsilon)[0]
-        coupling = support.plan(plan)
-        return Solution(value, (f, f), epsilon, converged, n_iter, marginal, coupling, error)
+        objection = scale.objection(kernel.dtype, 0.0, tol)
+        objection = objection if loop.error <= tol else _stopped(loop, tol)
+        sides = 2 if self.reach is None else 1  # the loop has looked at one of two equal marginals
+        return self._solution(cost, loop, scale, ending, objection, sides)
 
     def certify(
         self, cost: AnyCost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
@@ -220,98 +179,108 @@ class Sinkhorn(Solver):
 
         Checked in float64 whatever ``tol`` is: at a large epsilon most potentials nearly meet the marginals.
         """
-        cost, support, epsilon = self._posed(cost, a, b)
-        inner = support.within(cost)  # points without mass are not to say what rounding allows
-        scale, kernel = Scale(inner.shape, *inner.extremes(), epsilon), inner.kernel(_WIDE, room=0)
-        scale.check_epsilon()
-        f, g = support.cut(*potentials)
+        cost, a, b, epsilon, support = self._posed(cost, a, b)
+        if support is not None:  # points without mass are not to say what rounding allows
+            inner, cut = replace(self, epsilon=epsilon), support.cut(*potentials)
+            found = inner.certify(*support.problem(), cut, slack)
+            found = None if found is None else support.extended(found)
+            return None if found is None else replace(found, potentials=potentials)
+        loop, scale = self._opened(cost, a, b, epsilon, room=0)
+        loop.start(*potentials)
         rounding = 16 * torch.finfo(cost.dtype).eps * scale.largest / epsilon
-        allowed = rounding + 8 * scale.sums_rounding(_WIDE) + slack
-        kernel.fill(f, g, epsilon)
-        masses = support.cut(support.a, support.b)
-        if self.reach is not None:
-            ones = torch.ones_like(f), torch.ones_like(g)
-            found, solution = self._with_reach(cost, support, kernel, scale, ones, (f, g))
-            converged = scale.objection(_WIDE, solution.value_error, CAP) is None
-            near = found.error <= 2 * min(allowed, CAP)
-            return replace(solution, potentials=potentials, converged=converged) if near else None
-        residual = kernel.marginal_error(*masses, min(allowed, CAP))
+        allowed = min(rounding + 8 * scale.sums_rounding(_WIDE) + slack, CAP)
+        residual = loop.marginals.unit_error(loop.kernel, allowed)
         if residual is None:
             return None
-        value, *extremes = ending(*masses, f, g)
-        error = scale.value_error(_WIDE, residual, extremes, matched=False)
-        marginal = _stated(residual, scale, _WIDE, cost.dtype)
-        converged = scale.objection(_WIDE, error, CAP) is None
-        coupling = support.plan(kernel.plan(*masses))
-        return Solution(value, potentials, epsilon, converged, 0, marginal, coupling, error)
+        ends = (loop.u, loop.v), potentials
+        ending = loop.marginals.ending(loop.kernel, *ends, scale, residual, matched=False)
+        if ending.marginal_error > 2 * allowed:
+            return None
+        objection = scale.objection(_WIDE, ending.value_error, CAP)
+        found = self._solution(cost, loop, scale, ending, None)
+        return replace(found, potentials=potentials, converged=objection is None)
 
-    def _with_reach(
+    def _posed(
+        self, cost: AnyCost, a: Mass, b: Mass
+    ) -> tuple[Cost, Tensor, Tensor, float, Support | None]:
+        """The checked problem: cost, weights, epsilon as a number, and the points with mass where some
+        have none.
+        """
+        cost, a, b = check_problem(cost, a, b)
+        epsilon = float(cast(float, self.prepare(cost, a, b).epsilon))
+        size = cost.shape[0] * cost.shape[1] * cost.dtype.itemsize
+        if cost.matrix is not None and (self.memory_limit is not None or size >= _LARGE):
+            limit = as_bytes(self.memory_limit, cost.device)
+            cost = cost if size <= limit else DenseCost(cost.matrix, limit)
+        whole = bool((a.min() > 0) & (b.min() > 0))
+        return cost, a, b, epsilon, None if whole else Support(cost, a, b)
+
+    def _opened(
+        self, cost: Cost, a: Tensor, b: Tensor, epsilon: float, room: int | None = None
+    ) -> tuple[Iteration, Scale]:
+        """The loop, with a kernel in float64 where the dtype of the cost is too coarse, and the scale."""
+        wide = room == 0 or cost.shape[0] * cost.shape[1] <= SMALL
+        kernel = cost.kernel(_WIDE if wide else None, room)
+        scale = Scale(cost.shape, *kernel.extremes, epsilon)
+        if kernel.dtype != _WIDE and not scale.enough(cost.dtype, self.tol):
+            kernel.release()
+            kernel = cost.kernel(_WIDE)
+        marginals = Balanced(a, b) if self.reach is None else Penalised(a, b, self.reach**2)
+        return Iteration(cost, kernel, marginals, epsilon), scale
+
+    def _solution(
         self,
         cost: Cost,
-        support: Support,
-        kernel: Kernel,
+        loop: Iteration,
         scale: Scale,
-        scalings: Potentials,
-        potentials: Potentials,
-    ) -> tuple[Ended, Solution]:
-        """The solution of an iteration with a reach; the caller decides whether it converged."""
-        penalty, masses = Penalty((self.reach or math.inf) ** 2), support.cut(support.a, support.b)
-        found = ended(kernel, masses, scalings, potentials, scale.epsilon, penalty)
-        error = scale.gap_error(kernel.dtype, found.gap, found.off, penalty.rho, found.f, found.g)
-        marginal = _stated(found.error, scale, kernel.dtype, cost.dtype)
-        plan = support.plan(kernel.plan(found.left, found.right))
-        damping = penalty.damping(scale.epsilon)
-        extended = support.extended(cost, found.f, found.g, scale.epsilon, damping)
-        return found, Solution(
-            found.value,
-            extended,
+        ending: Ending,
+        objection: str | None,
+        sides: int = 1,
+    ) -> Solution:
+        """The end of a loop as a solution; warns about an objection to it."""
+        if objection is not None and cost.reports:
+            warnings.warn(objection, ConvergenceWarning, stacklevel=3)
+        rounding = scale.sums_rounding(loop.kernel.dtype) + torch.finfo(cost.dtype).eps
+        return Solution(
+            ending.value,
+            ending.potentials,
             scale.epsilon,
-            converged=False,
-            n_iter=0,
-            marginal_error=marginal,
-            coupling=plan,
-            value_error=error,
+            converged=objection is None,
+            n_iter=loop.n_iter,
+            marginal_error=sides * (ending.marginal_error + rounding),
+            coupling=loop.kernel.plan(*ending.factors),
+            value_error=ending.value_error,
             reach=self.reach,
-            mass=found.mass,
+            mass=ending.mass,
         )
 
-    def _posed(self, cost: AnyCost, a: Mass, b: Mass) -> tuple[Cost, Support, float]:
-        """The checked problem: cost, points with mass, epsilon as a number."""
-        cost, a, b = check_problem(cost, a, b)
-        epsilon = epsilon_for(self.epsilon, cost, a, b)
-        if self.memory_limit is not None or cost.bytes() >= _LARGE:
-            cost = cost.within(as_bytes(self.memory_limit, cost.device))
-        return cost, Support(a, b), epsilon
 
-    def _opened(self, cost: Cost, epsilon: float) -> tuple[Kernel, Scale]:
-        """The kernel to iterate with, in float64 where the dtype of the cost is too coarse, and the scale."""
-        kernel = cost.kernel(_WIDE if is_small(cost.shape) else None)
-        kernel.most()  # costs that are kept are computed here, and their extremes noted
-        scale = Scale(cost.shape, *cost.extremes(), epsilon)
-        scale.check_epsilon()
-        narrow = scale.arithmetic(cost.dtype, self.tol) == kernel.dtype
-        return kernel if narrow else kernel.widened(), scale
+def _stopped(loop: Iteration, tol: float) -> str:
+    return (
+        f"Sinkhorn stopped after {loop.n_iter} iterations with marginal error {loop.error:.2e} "
+        f"where {tol:.2e} was asked for. Raise epsilon or max_iter, loosen tol, or use ExactOT."
+    )
 
 
-def _stated(residual: float, scale: Scale, dtype: torch.dtype, plan: torch.dtype) -> float:
-    """The marginal error of the returned plan, including rounding."""
-    return residual + scale.sums_rounding(dtype) + torch.finfo(plan).eps
-
-
-def _warn_if_long(cost: Cost, kernel: Kernel) -> None:
+def _warn_if_long(cost: Cost) -> None:
     """Warn if each pass computes the costs again and a solve would take very long."""
-    if cost.bytes() < _LARGE:
+    n, m = cost.shape
+    size = n * m * cost.dtype.itemsize
+    if size < _LARGE:
         return
-    seconds = kernel.seconds()
+    block = next(cost.blocks())
+    cost.rows(block)
+    begun = time.perf_counter()
+    cost.rows(block)
+    seconds = (time.perf_counter() - begun) * n / (block.stop - block.start)
     if _PASSES * seconds > _LONG:
-        n, m = kernel.shape
         warnings.warn(
             f"a pass over the {n} × {m} costs takes about {seconds:.0f} s, and a solve about "
             f"{_PASSES} of them: {_PASSES * seconds / 60:.0f} minutes. A memory_limit above "
-            f"{readable(1.1 * cost.bytes())} keeps them in memory; fewer dimensions (Sketch) or a "
+            f"{readable(1.1 * size)} keeps them in memory; fewer dimensions (Sketch) or a "
             "near-linear route (MiniBatch, SlicedOTDD) take less.",
             ScaleWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -326,28 +295,3 @@ def _check_init(init: Potentials, cost: Cost) -> Potentials:
             "Pass the potentials of a problem of the same size, or None.",
         )
     return f, g
-
-
-def _judged(
-    cost: Cost, met: bool, marginal: float, tol: float, n_iter: int, objection: str | None
-) -> bool:
-    """Whether a solve has converged; warns if it has not."""
-    if not met:
-        objection = (
-            f"Sinkhorn stopped after {n_iter} iterations with marginal error {marginal:.2e} where "
-            f"{tol:.2e} was asked for. Raise epsilon or max_iter, loosen tol, or use ExactOT."
-        )
-    if objection is not None and cost.reports:
-        warnings.warn(objection, ConvergenceWarning, stacklevel=4)
-    return objection is None
-
-
-def epsilon_for(epsilon: float | Relative, cost: Cost, a: Tensor, b: Tensor) -> float:
-    """Epsilon as a number for this problem."""
-    if not isinstance(epsilon, Relative):
-        return epsilon
-    mean = cost.mean(a, b)
-    if not math.isfinite(mean):
-        remedy = "Check the features and the cost function."
-        raise InputError("the cost must be finite", f"a mean of {mean}", remedy)
-    return epsilon.share * mean if mean > 0 else 1e-20  # all costs zero: so are the values

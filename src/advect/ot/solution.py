@@ -1,24 +1,26 @@
-"""What a solver returns, the checks of its inputs, and points without mass."""
+"""What solvers return: the solution of one problem, and the debiased divergence of three.
+
+    S(a, b) = OT(a, b) − ½ OT(a, a) − ½ OT(b, b) = ⟨a, f − f_aa⟩ + ⟨b, g − g_bb⟩
+
+is zero between equal measures and positive otherwise (Feydy et al. 2019).
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_weights, seen_weights
-from advect.ot.blocks import as_cost
-from advect.ot.cost import Cost
-from advect.ot.plan import Plan, ScatteredPlan, as_plan
+from advect.errors import ConvergenceWarning
+from advect.ot.plan import DensePlan, Plan
 
 Potentials = tuple[Tensor, Tensor]
-Start = Potentials | None  # to begin from
-Mass = Tensor | None  # weights; None for equal ones
-AnyCost = Cost | Tensor
+RESOLVED = 0.01  # share of a divergence that its error may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,8 @@ class Solution:
     mass: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coupling", as_plan(self.coupling))  # a matrix will do
+        if isinstance(self.coupling, Tensor):  # a matrix will do
+            object.__setattr__(self, "coupling", DensePlan(self.coupling))
 
     @cached_property
     def _plan(self) -> Tensor:
@@ -100,59 +103,124 @@ class Solution:
         f, g = (-torch.expm1(-part / rho) for part in self.potentials)
         return f, g
 
-    def release(self) -> None:
-        """Free matrices that the coupling stores only to be fast."""
+    def released(self) -> Solution:
+        """The same, without matrices that the coupling stores only to be fast."""
         self.coupling.release()
+        return self
 
 
-def check_problem(cost: Any, a: Mass, b: Mass) -> tuple[Cost, Tensor, Tensor]:
-    """A ``Cost``, and float64 probability weights for its rows and columns."""
-    cost = as_cost(cost)
-    return cost, _weights("a", a, cost.shape[0], cost), _weights("b", b, cost.shape[1], cost)
+SIDES: tuple[str, ...] = ("cross", "source", "target")
+Term = TypeVar("Term", float, Tensor)
 
 
-def _weights(name: str, weights: Mass, n: int, like: Cost) -> Tensor:
-    if weights is None:
-        return torch.full((n,), 1 / n, dtype=torch.float64, device=like.device)
-    weights = torch.as_tensor(weights)
-    if weights.requires_grad:  # else the same object, of which something may be known
-        weights = weights.detach()
-    weights = weights.to(device=like.device, dtype=torch.float64)
-    return check_weights(name, weights, n)
+def debiased(cross: Term, source: Term, target: Term) -> Term:
+    """OT(a, b) − ½ OT(a, a) − ½ OT(b, b), for values and everything linear in them."""
+    return cross - (source + target) / 2
 
 
-class Support:
-    """The rows and columns of a problem that have mass."""
+def envelope(value: float, contracted: Tensor) -> Tensor:
+    """The value of a solver with the gradient of ⟨P, C⟩ at its fixed plan P.
 
-    def __init__(self, a: Tensor, b: Tensor) -> None:
-        self.a, self.b, self.rows, self.columns = a, b, a > 0, b > 0
-        self.whole = seen_weights(a)[1] > 0 and seen_weights(b)[1] > 0
+    That is the gradient of the value (envelope theorem): nothing is differentiated through iterations.
+    """
+    contracted = contracted.double()
+    return value + (contracted - contracted.detach())
+
+
+@dataclass(frozen=True, eq=False)
+class Divergence:
+    """The three solved problems of a divergence.
+
+    Attributes:
+        cross, source, target: the solutions between a and b, a and a, b and b.
+        weights: a and b.
+        cost_error: effect of the rounding of the costs on the value.
+        equal: whether the potentials of the self-problems also solve the cross problem, to rounding.
+        contracted: ⟨P, C⟩ of the three problems, debiased, with a graph; None if not computed.
+        drawn: the share of the source's mass in mini-batches; 1 without them.
+        solutions: all three.
+        signed: S(a, b) as solved, which may be slightly negative.
+        value: S(a, b), at least 0; NaN where a solve has failed.
+        error: a bound of |value − S(a, b)|, from the three solves and the rounding of the costs.
+        met: whether all three problems met their tolerance.
+        converged: whether they did and ``error`` is below 1 % of ``value``.
+        sampled: whether this is a mean over random mini-batches; ``error`` then refers to that mean.
+    """
+
+    cross: Solution
+    source: Solution
+    target: Solution
+    weights: Potentials
+    cost_error: float = 0.0
+    equal: bool = False
+    contracted: Tensor | None = None
+    drawn: float = 1.0
+    sampled: bool = False
+    solutions: tuple[Solution, Solution, Solution] = field(init=False)
+    signed: float = field(init=False)
+    value: float = field(init=False)
+    error: float = field(init=False)
+    met: bool = field(init=False)
+    converged: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        solutions = self.cross, self.source, self.target
+        signed = self.cross.value - (self.source.value + self.target.value) / 2
+        value = signed if math.isnan(signed) else max(0.0, signed)
+        cross, source, target = (part.value_error for part in solutions)
+        error = cross + (source + target) / 2 + self.cost_error
+        met = all(part.converged for part in solutions)
+        numbers = {
+            "solutions": solutions,
+            "signed": signed,
+            "value": value,
+            "error": error,
+            "met": met,
+            "converged": met and (self.equal or error <= RESOLVED * value),
+        }
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
 
     @property
-    def positions(self) -> tuple[Tensor, Tensor]:
-        return self.rows.nonzero()[:, 0], self.columns.nonzero()[:, 0]
+    def loss(self) -> Tensor:
+        """``signed`` as a tensor, differentiable where the plans have been contracted."""
+        contracted = self.weights[0].new_zeros(()) if self.contracted is None else self.contracted
+        return envelope(self.signed, contracted)
 
-    def within(self, cost: Cost) -> Cost:
-        """The cost between points with mass."""
-        return cost if self.whole else cost.select(*self.positions)
+    @cached_property
+    def contributions(self) -> tuple[Tensor, Tensor]:
+        """What each point adds to the value: a_i (f_i − f^aa_i) and b_j (g_j − g^bb_j).
 
-    def cut(self, f: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """Values of all points, restricted to those with mass."""
-        return (f, g) if self.whole else (f[self.rows], g[self.columns])
+        As f + c, g − c is the same solution, the total is split equally between the sides. With a reach
+        the solution is unique and each side has its own total.
+        """
+        (a, b), (f, g) = self.weights, self.cross.parts
+        from_source = a * (f - self.source.parts[0])
+        from_target = b * (g - self.target.parts[0])
+        if self.cross.reach is not None:
+            return from_source, from_target
+        lead = (from_source.sum() - from_target.sum()) / 2
+        return from_source - a * lead / a.sum(), from_target + b * lead / b.sum()
 
-    def plan(self, inner: Plan) -> Plan:
-        """A plan between points with mass as one between all points."""
-        if self.whole:
-            return inner
-        return ScatteredPlan([(1.0, *self.positions, inner)], (len(self.a), len(self.b)))
+    @property
+    def standard_error(self) -> float:
+        """Standard error over mini-batches; 0 without them."""
+        return 0.0
 
-    def extended(
-        self, cost: Cost, f: Tensor, g: Tensor, epsilon: float, damping: float = 1.0
-    ) -> tuple[Tensor, Tensor]:
-        """Potentials of points with mass, and T(g) and T(f), times ``damping``, of the others."""
-        if self.whole:
-            return f, g
-        start = torch.zeros_like(self.b).masked_scatter_(self.columns, g)
-        kernel = cost.kernel(torch.float64, room=0)
-        reach_f, reach_g = kernel.softmins(start, self.a, self.b, epsilon, damping)
-        return reach_f.masked_scatter_(self.rows, f), reach_g.masked_scatter_(self.columns, g)
+    @property
+    def mass_left(self) -> float:
+        """The share of the mass that the plan does not transport; 0 without ``reach``."""
+        return 1 - self.cross.mass
+
+
+def warn_unresolved(solved: Divergence) -> None:
+    """Warn if the three problems are solved; their difference is below the error."""
+    if solved.met or solved.equal:
+        warnings.warn(
+            f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are "
+            "too close for this dtype, "
+            "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large "
+            "against the costs, or ExactOT.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

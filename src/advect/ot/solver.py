@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_methods
-from advect.ot.blocks import as_cost
-from advect.ot.cost import Cost
-from advect.ot.divergence import SIDES, Divergence, warn_unless_converged
-from advect.ot.solution import AnyCost, Mass, Potentials, Solution, Start, check_problem
+from advect._util.checks import check_methods, check_weights
+from advect.ot.cost import Cost, as_cost
+from advect.ot.plan import ScatteredPlan
+from advect.ot.solution import SIDES, Divergence, Potentials, Solution, warn_unresolved
 
+Start = Potentials | None  # to begin from
+Mass = Tensor | None  # weights; None for equal ones
+AnyCost = Cost | Tensor
 Keep = Callable[[str, Solution], Solution]
 
-
-def released(side: str, solution: Solution) -> Solution:
-    """The solution without matrices that can be computed again."""
-    solution.release()
-    return solution
+_NEAR = 1e-3  # share of the mean cost, from which measures are taken for different
 
 
 class Solver(ABC):
@@ -31,6 +29,13 @@ class Solver(ABC):
     A subclass defines ``solve`` and ``solve_self`` (a measure with itself, under a symmetric cost) for
     a ``Cost`` or a matrix. A plain class with these two methods works as a solver too: it always
     receives a matrix and float64 weights that sum to one. See ``advect.testing.check_solver``.
+
+    Attributes:
+        dtype: that costs should have; None to follow the data.
+        epsilon: the regularisation, a number for a prepared solver; 0 for exact transport.
+        reach: beyond which mass may be left behind; None if marginals are met.
+        stochastic: whether results depend on random draws. Such a solver looks at parts of a cost
+            and never needs a whole matrix.
 
     Example:
         >>> import torch, advect as ad
@@ -46,10 +51,10 @@ class Solver(ABC):
         8.0
     """
 
-    refines: ClassVar[bool] = False  # ``refined`` is more precise
-    in_blocks: ClassVar[bool] = False  # never needs a whole cost matrix
-    stays: ClassVar[bool] = False  # self-problems have value 0 and need no solve
-    stochastic: ClassVar[bool] = False  # results depend on random draws, which ``at`` changes
+    dtype: Any = None
+    epsilon: Any = 0.0
+    reach: Any = None
+    stochastic: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, cost: AnyCost, a: Mass = None, b: Mass = None, init: Start = None) -> Solution:
@@ -88,74 +93,85 @@ class Solver(ABC):
             warm: potentials "f", "g" and "self" to start from; any may be missing. Without it the
                 self-problems come first, and their potentials are tried on the cross problem: for equal
                 measures, in any order, they solve it, and the divergence is exactly zero.
-            target: the solution within b, if known.
+            target: the solution within b, if known; with ``warm``.
             keep: what to keep of a solution, given its side; by default all but matrices.
         """
-        keep = keep or released
-
-        def within(side: str, weights: Tensor, init: Tensor | None = None) -> Solution:
-            return keep(side, self.solve_self(make(side), weights, init=init))
-
+        keep = keep or (lambda side, solution: solution.released())
         if warm is not None:
             start = (warm["f"], warm["g"]) if "f" in warm and "g" in warm else None
             cross = keep("cross", self.solve(make("cross"), a, b, init=start))
-            source = within("source", a, warm.get("self"))
-            return Divergence(cross, source, target or within("target", b), (a, b))
-        source, target = within("source", a), target or within("target", b)
-        guess = source.potentials[0], target.potentials[0]
-        slack = 2 * (source.marginal_error + target.marginal_error)
+            source = keep("source", self.solve_self(make("source"), a, init=warm.get("self")))
+            target = target or keep("target", self.solve_self(make("target"), b))
+            return Divergence(cross, source, target, (a, b))
+        cost = make("source")
+        gap, source = -cost.mean(a, a) / 2, keep("source", self.solve_self(cost, a))
+        cost = make("target")
+        gap, target = gap - cost.mean(b, b) / 2, keep("target", self.solve_self(cost, b))
         cost = make("cross")
-        certified = self.certify(cost, a, b, guess, slack)
+        mean, certified = cost.mean(a, b), None
+        # For equal measures the mean costs of all three problems are the same.
+        if abs(gap + mean) <= _NEAR * abs(mean):
+            guess = source.potentials[0], target.potentials[0]
+            slack = 2 * (source.marginal_error + target.marginal_error)
+            certified = self.certify(cost, a, b, guess, slack)
         cross = keep("cross", certified or self.solve(cost, a, b))
         return Divergence(cross, source, target, (a, b), equal=certified is not None)
 
-    @property
-    def dtype(self) -> torch.dtype | None:
-        """The dtype that costs should have; None to follow the data."""
-        return None
-
-    @property
-    def regularisation(self) -> float:
-        """Epsilon as a number, of a prepared solver; 0 for exact transport."""
-        return 0.0
-
-    def with_epsilon(self, epsilon: float) -> Self:
-        """The same solver with another regularisation, if it has one."""
+    def continued(self, epsilon: float | None, tol: float | None, step: int) -> Self:
+        """The solver at a later step of a flow: its epsilon and tolerance, if known, and other draws."""
         return self
 
-    @property
-    def tolerance(self) -> float | None:
-        """The marginal error at which the solver stops, if ``sharpened`` can reduce it."""
-        return None
-
-    def with_tolerance(self, tol: float) -> Self:
-        """The same solver with another tolerance, if it has one."""
-        return self
-
-    def sharpened(self, share: float, largest: float) -> Self | None:
-        """The solver with this share of its tolerance, for costs up to ``largest``; None if impossible."""
+    def finer_tolerance(self, share: float, epsilon: float, largest: float) -> float | None:
+        """This share of the solver's tolerance, for costs up to ``largest``; None if impossible."""
         return None
 
     def refined(self, cost: AnyCost, a: Tensor, b: Tensor) -> Self:
         """The solver for this problem, as precise as float64 allows."""
         return self
 
-    def precise(self, shape: tuple[int, int], largest: float, dtype: torch.dtype) -> bool:
-        """Whether costs up to ``largest`` in this dtype are precise enough for the prepared solver."""
-        return True
 
-    @property
-    def leaves_mass(self) -> bool:
-        """Whether the marginals of a plan may differ from the weights."""
-        return False
+def check_problem(cost: Any, a: Mass, b: Mass) -> tuple[Cost, Tensor, Tensor]:
+    """A ``Cost``, and float64 probability weights for its rows and columns."""
+    cost, found = cost if isinstance(cost, Cost) else as_cost(cost), []
+    for name, weights, n in (("a", a, cost.shape[0]), ("b", b, cost.shape[1])):
+        if weights is None:
+            weights = torch.full((n,), 1 / n, dtype=torch.float64, device=cost.device)
+        elif name == "b" and b is a and found:  # a self-problem
+            found.append(found[0])
+            continue
+        weights = torch.as_tensor(weights).detach().to(device=cost.device, dtype=torch.float64)
+        found.append(check_weights(name, weights, n))
+    return cost, found[0], found[1]
 
-    def scratch(self, n: int, m: int) -> int:
-        """Entries of matrices that the three problems need besides the costs."""
-        return 3 * max(n, m) ** 2
 
-    def at(self, step: int) -> Self:
-        """The same solver with the draws of another step of a flow."""
-        return self
+class Support:
+    """The rows and columns of a problem that have mass, where some have none."""
+
+    def __init__(self, cost: Cost, a: Tensor, b: Tensor) -> None:
+        self.cost, self.a, self.b, self.rows, self.columns = cost, a, b, a > 0, b > 0
+        self.positions = self.rows.nonzero()[:, 0], self.columns.nonzero()[:, 0]
+
+    def problem(self) -> tuple[Cost, Tensor, Tensor]:
+        """The problem between points with mass."""
+        return (self.cost.select(*self.positions), *self.cut(self.a, self.b))
+
+    def cut(self, f: Tensor, g: Tensor) -> Potentials:
+        """Values of all points, restricted to those with mass."""
+        return f[self.rows], g[self.columns]
+
+    def extended(self, found: Solution) -> Solution:
+        """A solution between points with mass as one between all points.
+
+        Points without mass get the potentials T(g) and T(f), damped as those of points with mass.
+        """
+        (f, g), epsilon = found.potentials, found.epsilon
+        damping = 1.0 if found.reach is None else found.reach**2 / (found.reach**2 + epsilon)
+        start = torch.zeros_like(self.b).masked_scatter_(self.columns, g)
+        kernel = self.cost.kernel(torch.float64, room=0)
+        all_f, all_g = kernel.softmins(start, self.a, self.b, epsilon, damping)
+        potentials = all_f.masked_scatter_(self.rows, f), all_g.masked_scatter_(self.columns, g)
+        plan = ScatteredPlan([(1.0, *self.positions, found.coupling)], self.cost.shape)
+        return replace(found, potentials=potentials, coupling=plan)
 
 
 def check_solver(solver: Any, name: str = "solver") -> Solver:
@@ -212,7 +228,8 @@ def divergence(
         0.5
     """
     solved = solve_divergence((cross_cost, source_cost, target_cost), a, b, solver=solver)
-    warn_unless_converged(solved, solved.converged)
+    if not solved.converged:
+        warn_unresolved(solved)
     return solved
 
 

@@ -29,8 +29,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
 from advect.data.laws.linalg import principal_axes
 from advect.errors import InputError
-from advect.ot.blocks import BlockedCost
-from advect.ot.cost import Cost
+from advect.ot.cost import BlockedCost, Cost
 from advect.ot.plan import Index
 from advect.ot.sinkhorn import Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes

@@ -20,14 +20,13 @@ from torch import Tensor
 from advect._util.memory import MemoryLimit
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, PairCost
-from advect.cost.ground import check_cost
-from advect.cost.targets import cost_for
+from advect.cost.ground import cost_for
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import memberships, require_classes
 from advect.errors import InputError
-from advect.ot.divergence import Divergence, debiased, envelope, warn_unless_converged
 from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solution import Divergence, debiased, envelope, warn_unresolved
 from advect.ot.solver import Solver, check_solver
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
 from advect.transport.notes import (
@@ -74,6 +73,7 @@ class Distance(Varying, Result):
     target: LabeledDataset
     divergence: Divergence
     pairs: tuple[PairCost, PairCost, PairCost]
+    cost: GroundCost = field(default_factory=GroundCost)
     solver: Solver = field(default_factory=Sinkhorn)
     memory_limit: MemoryLimit = None
 
@@ -83,7 +83,8 @@ class Distance(Varying, Result):
 
         Exactly 0 between datasets that are the ``same`` and solved: what solvers find there is the
         rounding of costs that cancel."""
-        return 0.0 if self._cancels else self.divergence.value
+        cancels = self.same and self.converged and not self.divergence.sampled
+        return 0.0 if cancels else self.divergence.value
 
     @property
     def value(self) -> float:
@@ -136,7 +137,7 @@ class Distance(Varying, Result):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"cost": repr(self.pairs[0].cost), "solver": repr(self.solver)}
+        return {"cost": repr(self.cost), "solver": repr(self.solver)}
 
     def figures(self) -> dict[str, Any]:
         """Heat maps of class distances and of the class matching."""
@@ -173,17 +174,12 @@ class Distance(Varying, Result):
         near = self.divergence.value <= self.divergence.error
         if not (near or self.divergence.sampled):  # parts of one dataset are apart
             return False
-        cost, sides = self.pairs[0].cost, [self.source, self.target]
+        cost, sides = self.cost, [self.source, self.target]
         if self.pairs[0].points is not None and any(data.targets is not None for data in sides):
             points = zip(sides, self.pairs[0].points, strict=True)  # targets are part of points
             sides = [data._replace(x=x, sample_shape=tuple(x.shape[1:])) for data, x in points]
         labels = {"labels": cost.has_labels, "names": cost.names_count}
         return same_measure(sides[0], sides[1], **labels)
-
-    @property
-    def _cancels(self) -> bool:
-        """Whether the three problems are one and solved, so that they cancel exactly."""
-        return self.same and self.converged and not self.divergence.sampled
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
@@ -195,8 +191,8 @@ class Distance(Varying, Result):
             *self._solver_notes(),
             *of_reach(self.mass_left),
             *(of_batches(self.divergence.standard_error) if sampled else ()),
-            *(of_soft_labels(pair.labels.floor) if soft and pair.has_labels else ()),
-            *of_pair(self.source, self.target, pair.cost, leaves_mass=leaves_mass),
+            *(of_soft_labels(pair.labels.floor) if soft and pair.labels is not None else ()),
+            *of_pair(self.source, self.target, self.cost, leaves_mass=leaves_mass),
         )
 
     def _solver_notes(self) -> list[Note]:
@@ -211,7 +207,7 @@ class Distance(Varying, Result):
         return otdd(
             source,
             target,
-            cost=check_cost(self.pairs[0].cost),
+            cost=self.cost,
             solver=self.solver,
             memory_limit=self.memory_limit,
         )
@@ -301,7 +297,7 @@ class Distance(Varying, Result):
 
         Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without
         samples have NaN. With ``NoLabels`` there is nothing to compare, and asking is an error."""
-        if not self.pairs[0].cost.label_cost.costs:
+        if not self.cost.label_cost.costs:
             raise InputError(
                 "class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
             )
@@ -368,14 +364,14 @@ def otdd(
         0.0
     """
     source, target = check_dataset("source", source), check_dataset("target", target)
-    solver = check_solver(solver or Sinkhorn())
+    solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)
-    solved, pairs = transport.solve_with_plans(source, target)
-    found = Distance(source, target, solved, pairs, solver, memory_limit)
-    can_refine = transport.solver.refines or solved.cost_error > solved.error / 2
-    if solved.met and not found.converged and can_refine:
+    triple, prepared, pairs = transport.prepared(source, target)
+    solved = triple.solve(prepared)
+    found = Distance(source, target, solved, pairs, cost, solver, memory_limit)
+    if solved.met and not found.converged:
         found = replace(found, divergence=transport.refined(source, target))
-    if not found.same:
-        warn_unless_converged(found.divergence, found.converged)
+    if not (found.converged or found.same):
+        warn_unresolved(found.divergence)
     return found

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.ot.divergence import Divergence
+from advect.ot.solution import Divergence
 from advect.transport.redraw import varies
 
 _LIGHT = 1e-3  # of the mass of a law: pairs of laws with less do not move the variance
@@ -104,7 +104,7 @@ def _through_laws(
         side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
     ]
     between = ((sides[0], sides[1]), (sides[0], sides[0]), (sides[1], sides[1]))
-    cost, total = pairs[0].cost, torch.zeros((), dtype=torch.float64)
+    label, total = pairs[0].label_cost, torch.zeros((), dtype=torch.float64)
     for share, (one, two), pair, part in zip(
         (1.0, -0.5, -0.5), between, pairs, divergence.solutions, strict=True
     ):
@@ -115,8 +115,10 @@ def _through_laws(
             wanted = (wanted | wanted.T).fill_diagonal_(False)
         if bool(wanted.any()):
             with torch.enable_grad():
-                distances = cost.label_cost.of_pairs(one, two, wanted).double()
-                total = total + share * cost.label_weight / 2 * (plan * wanted * distances).sum()
+                distances = label.of_pairs(one, two, wanted).double()
+                total = (
+                    total + share * pairs[0].label_weight / 2 * (plan * wanted * distances).sum()
+                )
     if not total.requires_grad:  # distances that no sample moves, as those by name
         return nothing[0], nothing[1]
     total.backward()

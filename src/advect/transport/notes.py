@@ -15,8 +15,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from advect.cost import GroundCost
 from advect.cost.names import unmatched_classes
-from advect.cost.pair import CostSpec
 from advect.data.dataset import LabeledDataset
 
 # Rounding of a value: units in the last place of the largest value, at most a share of the value.
@@ -190,7 +190,7 @@ def of_soft_labels(floor: float) -> list[Note]:
 
 
 def of_pair(
-    source: LabeledDataset, target: LabeledDataset, cost: CostSpec, *, leaves_mass: bool = False
+    source: LabeledDataset, target: LabeledDataset, cost: GroundCost, *, leaves_mass: bool = False
 ) -> list[Note]:
     """Columns, samples per class, names and class proportions of two datasets.
 

@@ -30,11 +30,12 @@ from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.ranks import Group
 from advect.ot.sharded import ShardedCost
-from advect.ot.solution import Solution
-from advect.transport.problem import KnownDistances, Problem
+from advect.ot.solution import Divergence, Solution
+from advect.ot.solver import Solver
+from advect.transport.triple import KnownDistances, Triple
 
 
-class ShardedProblem(Problem):
+class ShardedTriple(Triple):
     """The three problems, of which this rank makes its rows.
 
     Samples without mass have no part in a plan, and do not move: rows are of those that have."""
@@ -57,7 +58,7 @@ class ShardedProblem(Problem):
 
     def check(self, *, first: bool) -> None:
         """An error on every rank if the data differ between ranks, or are too few for them."""
-        least, size = min(self.shape), self.group.size
+        least, size = min(map(len, self.weights)), self.group.size
         if least < size:
             raise InputError(
                 f"{size} ranks need at least as many samples with mass", least, "Use fewer ranks."
@@ -72,7 +73,7 @@ class ShardedProblem(Problem):
         """The cost between this rank's rows and all samples of the other dataset.
 
         Both arguments of the problem within ρ move. Plan and cost are symmetric: that is twice the
-        gradient in the first (``_pull``), and nothing in the second."""
+        gradient in the first (``pull``), and nothing in the second."""
         target = self.target._replace() if side == "target" else self.target
         source = target if side == "target" else self.rho
         target = source if side == "source" else target
@@ -109,29 +110,37 @@ class ShardedProblem(Problem):
         check_finite("the label distances", whole, "Check the label laws.")
         return whole
 
-    def _made(self, side: str) -> Cost:
-        n = len(self.weights[1 if side == "target" else 0])
-        return ShardedCost(self.group.each(self.sides[side].cost), n, self.group)
+    def make(self, side: str) -> Cost:
+        if side == "cross" and self._cross is not None:
+            return super().make(side)
+        own, n = self.group.each(lambda: super(ShardedTriple, self).make(side)), self.weights
+        return ShardedCost(own, len(n[side == "target"]), self.group)
 
-    def agreed(self, number: float) -> float:
-        return self.group.largest(number)
+    def largest(self) -> float:
+        return self.group.largest(super().largest())
 
-    def _pull(self, side: str, pair: PairCost, solution: Solution) -> Tensor:
-        pulled = super()._pull(side, pair, solution)
+    def rounding(self, side: str) -> float:
+        return self.group.largest(super().rounding(side))
+
+    def pull(self, side: str, solution: Solution) -> Tensor:
+        pulled = super().pull(side, solution)
         return self.link + (2 * pulled if side == "source" else pulled)
 
-    def cut(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
+    def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
+        """As on one rank, from and to potentials of all samples; those without mass have 0."""
         rows, columns = self.masses
         at = {"f": rows, "g": columns, "self": rows}
-        return {name: values[at[name]] for name, values in potentials.items()}
+        warm = {name: values[at[name]] for name, values in warm.items()}
+        found = super().step(solver, warm, target)
 
-    def spread(self, potentials: dict[str, Tensor]) -> dict[str, Tensor]:
-        rows, columns = self.masses
-        at = {"f": rows, "g": columns, "self": rows}
-        return {
-            name: values.new_zeros(len(at[name])).masked_scatter_(at[name], values)
-            for name, values in potentials.items()
-        }
+        def spread(values: Tensor, mask: Tensor) -> Tensor:
+            return values.new_zeros(len(mask)).masked_scatter_(mask, values)
+
+        (f, g), within = found.cross.potentials, spread(found.source.potentials[0], rows)
+        cross = replace(found.cross, potentials=(spread(f, rows), spread(g, columns)))
+        return replace(
+            found, cross=cross, source=replace(found.source, potentials=(within, within))
+        )
 
 
 def agreed_limit(limit: MemoryLimit, device: torch.device, group: Group) -> int:

@@ -71,24 +71,20 @@ class State:
             value = getattr(self, one.name)
             if value is not None:
                 name = _NAMES.get(one.name, one.name)
-                tensors[name] = torch.as_tensor(value, dtype=_dtype(value))
+                is_tensor = isinstance(value, Tensor)
+                tensors[name] = value if is_tensor else torch.tensor(value, dtype=torch.float64)
         return tensors
 
-    def potentials(self, n: int, m: int) -> dict[str, Tensor]:
-        """Potentials to start from, those that fit datasets of these sizes."""
+    def start(self, n: int, m: int) -> tuple[dict[str, Tensor], Solution | None]:
+        """Potentials to start from, those that fit datasets of these sizes, and the target's problem
+        with itself, if it is solved, without potentials and plan.
+        """
         sizes = {"f": (self.f, n), "g": (self.g, m), "self": (self.within, n)}
-        return {k: p for k, (p, size) in sizes.items() if p is not None and len(p) == size}
-
-    @property
-    def target_solution(self) -> Solution | None:
-        """The target's problem with itself, if it is solved; without potentials and plan."""
+        warm = {k: p for k, (p, size) in sizes.items() if p is not None and len(p) == size}
         if self.target_value is None:
-            return None
+            return warm, None
         none = torch.empty(0, dtype=torch.float64)
         error = math.inf if self.target_value_error is None else self.target_value_error
         converged = self.target_converged is not False  # older checkpoints do not say
-        return Solution(self.target_value, (none, none), 0.0, converged, 0, 0.0, NoPlan(), error)
-
-
-def _dtype(value: object) -> torch.dtype | None:
-    return None if isinstance(value, Tensor) else torch.float64
+        numbers = self.target_value, (none, none), 0.0, converged, 0, 0.0
+        return warm, Solution(*numbers, NoPlan(), error)

@@ -1,11 +1,10 @@
 """The debiased transport problem between two labeled datasets, for every use: a distance, a step of
 a flow, and a flow on several ranks.
 
-    S(ρ, β) = OT_c(ρ, β) − ½ OT_c(ρ, ρ) − ½ OT_c(β, β)
-
-Here is what every one of them decides alike: whether the costs fit into memory, in which dtype they
-are computed, which epsilon and which tolerance the solver has, where it starts, what is solved once,
-and what the gradient is (``advect.ot.divergence``: the envelope theorem)."""
+Each of them decides here whether the costs fit into memory, in which dtype they are computed, which
+epsilon and which tolerance the solver has, where it starts, what is solved once, and what the gradient
+is (``advect.ot.solution``: the envelope theorem).
+"""
 
 from __future__ import annotations
 
@@ -17,15 +16,14 @@ from torch import Tensor
 from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
 from advect.cost import GroundCost, PairCost
-from advect.cost.ground import check_cost
 from advect.data.dataset import LabeledDataset
-from advect.ot.divergence import SIDES, Divergence
+from advect.ot.dual import Scale
 from advect.ot.ranks import Group
-from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solution import SIDES, Divergence
 from advect.ot.solver import Solver
-from advect.transport.problem import KnownDistances, Problem
-from advect.transport.ranks import ShardedProblem, agreed_limit
+from advect.transport.ranks import ShardedTriple, agreed_limit
 from advect.transport.state import State
+from advect.transport.triple import KnownDistances, Triple
 
 Pairs = tuple[PairCost, PairCost, PairCost]
 
@@ -47,14 +45,6 @@ class Transport:
     memory_limit: MemoryLimit = None
     group: Group | None = None
 
-    def __post_init__(self) -> None:
-        check_cost(self.cost)
-        if self.group is not None:
-            what, remedy = "a sharded flow needs a Sinkhorn solver", "Pass ad.Sinkhorn(epsilon=…)."
-            check_kind(what, self.solver, Sinkhorn, remedy)
-        if self.memory_limit is not None:
-            as_bytes(self.memory_limit)
-
     def begin(self, rho: LabeledDataset, target: LabeledDataset) -> dict[str, Tensor]:
         """The state before the first step: what the cost has fitted to these datasets."""
         fitted, group = self.cost.fitted(rho, target).state(), self.group
@@ -72,11 +62,18 @@ class Transport:
             if step is None:  # float64 from here on, as a flow that has come so far will need it
                 state = replace(state, wide=True, target_value=None, target_labels=None)
                 continue
-            divergence, state, largest_cost = step
-            tol = self._smaller_tolerance(divergence, state, largest_cost)
+            divergence, after, largest = step
+            # The bound of what the tolerance leaves open is from far above. Where it could be a
+            # tenth of the value, the problem is solved once more from the potentials just found.
+            left, value = divergence.cross.value_error, abs(divergence.signed)
+            tol = None
+            if left > _LOOSE * value:
+                solver = self.solver.continued(after.epsilon, after.tol, 0)
+                share = min(0.1, _LOOSE / 4 * value / left)
+                tol = solver.finer_tolerance(share, divergence.cross.epsilon, largest)
             if tol is None:
-                return divergence, state.to_tensors()
-            state = replace(state, tol=tol)  # once more, from the potentials just found
+                return divergence, after.to_tensors()
+            state = replace(after, tol=tol)
 
     def _step(
         self, rho: LabeledDataset, target: LabeledDataset, state: State
@@ -84,76 +81,59 @@ class Transport:
         """A step in the dtype of the state, and the largest cost; None if the dtype has not digits
         enough for the plan, or for what is left of the energy.
         """
-        problem = self._flow_problem(rho, target, state)
-        solver = problem.prepared(self._restored(state))
-        if not problem.precise(solver):
+        triple = self._flow_problem(rho, target, state)
+        solver = self.solver.continued(state.epsilon, state.tol, state.calls)
+        solver, drawn = triple.prepared(solver), self.solver.stochastic
+        largest = triple.largest()
+        if not triple.is_precise(solver, largest):
             return None
-        epsilon, largest, drawn = solver.regularisation, problem.largest, solver.stochastic
-        target_pair = problem.pair("target") if drawn else None
-        rounding = 0.0 if drawn else problem.rounding_bound(epsilon)
-        potentials = state.potentials(len(rho), len(target))
-        found = problem.solve_for_gradient(
-            solver.at(state.calls), potentials, state.target_solution
-        )
+        target_labels = triple.pair("target").labels if drawn else None
+        rounding = 0.0
+        if triple.dtype != _WIDE and not drawn:
+            shape = len(rho), len(target)
+            scale = Scale(shape, 0.0, largest, float(solver.epsilon or largest))
+            ends = (0.0, largest, 0.0, largest)  # potentials are not known yet
+            rounding = scale.value_error(triple.dtype, 0.0, ends) + triple.rounding("cross")
+        found = triple.step(solver, *state.start(len(rho), len(target)))
         if 2 * rounding > _LOST * abs(found.signed):
             return None
-        after = State(
-            self.cost.with_state(state.fitted).state(),
-            epsilon=epsilon,
+        after = replace(
+            State(state.fitted),
+            epsilon=float(solver.epsilon),
             tol=state.tol,
             wide=state.wide,
             calls=state.calls + drawn,
             error=found.error,
             converged=found.met,
-            mass_left=found.mass_left if solver.leaves_mass else None,
+            mass_left=None if solver.reach is None else found.mass_left,
+            target_labels=None if target_labels is None else target_labels.distances.detach(),
         )
-        if target_pair is None:
+        if not drawn:
             (f, g), within = found.cross.potentials, found.source.potentials[0]
-            spread = problem.spread({"f": f, "g": g, "self": within})
             after = replace(
                 after,
-                f=spread["f"],
-                g=spread["g"],
-                within=spread["self"],
+                f=f,
+                g=g,
+                within=within,
                 target_value=found.target.value,
                 target_value_error=found.target.value_error,
                 target_converged=found.target.converged,
                 iterations=found.cross.n_iter,
                 self_iterations=found.source.n_iter,
             )
-        elif target_pair.has_labels:
-            after = replace(after, target_labels=target_pair.label_distances.detach())
         return found, after, largest
 
-    def _smaller_tolerance(self, found: Divergence, state: State, largest: float) -> float | None:
-        """A smaller tolerance where what the solver's own leaves open could be a tenth of the
-        value; None where it need not, or cannot, be smaller. The bound is from far above: what is
-        really left open is a small part of it.
-        """
-        left, value = found.cross.value_error, abs(found.signed)
-        if left <= _LOOSE * value:
-            return None
-        share = min(0.1, _LOOSE / 4 * value / left)
-        finer = self._restored(state).sharpened(share, largest)
-        return None if finer is None else finer.tolerance
-
-    def _restored(self, state: State) -> Solver:
-        """The solver with the epsilon and the tolerance of the flow."""
-        solver = self.solver
-        if state.epsilon is not None:
-            solver = solver.with_epsilon(state.epsilon)
-        return solver if state.tol is None else solver.with_tolerance(state.tol)
-
-    def _flow_problem(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Problem:
+    def _flow_problem(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Triple:
         """The problems of a step."""
         cost = self.cost.with_state(state.fitted)
-        dtype = _WIDE if state.wide else self._dtype(rho, target)
+        dtype = self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
+        dtype = _WIDE if state.wide else dtype
         labels, size = state.target_labels, 1 if self.group is None else self.group.size
         rows = -(-len(rho) // size)
         needed = _MATRICES * max(len(rho), len(target)) * rows * dtype.itemsize
         limit = self._limit(needed, rho.x.device)
         if self.group is not None:
-            problem = ShardedProblem(cost, rho, target, dtype, limit, _COPIES, self.group)
+            problem = ShardedTriple(cost, rho, target, dtype, limit, _COPIES, self.group)
             problem.check(first=state.f is None)
             return problem
 
@@ -166,14 +146,11 @@ class Transport:
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
-        return Problem(between, (rho.weights, target.weights), dtype, limit, _COPIES)
-
-    def _dtype(self, rho: LabeledDataset, target: LabeledDataset) -> torch.dtype:
-        return self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
+        return Triple(between, (rho.weights, target.weights), dtype, limit, _COPIES)
 
     def _limit(self, needed: int, device: torch.device) -> int | None:
         """Bytes for costs in blocks; None where matrices of so many bytes fit."""
-        in_blocks = self.solver.in_blocks  # it never looks at whole matrices
+        in_blocks = self.solver.stochastic  # it never looks at whole matrices
         if not in_blocks and self.memory_limit is None and needed < _LARGE:
             return None
         limit = (
@@ -183,56 +160,41 @@ class Transport:
         )
         return limit if in_blocks or needed > limit else None
 
-    def solve_with_plans(
+    def prepared(
         self, source: LabeledDataset, target: LabeledDataset
-    ) -> tuple[Divergence, Pairs]:
-        """The problem under a fitted cost from a cold start, with all plans at hand, and the ground
-        costs; in float64 where the dtype of the datasets has not digits enough for a plan.
+    ) -> tuple[Triple, Solver, Pairs]:
+        """The problems under a fitted cost, not solved yet, the solver prepared for them, and the
+        ground costs; in float64 where the dtype of the datasets has not digits enough for a plan.
         """
-        problem = self._distance_problem(self.cost, source, target, self._dtype(source, target))
-        solver = problem.prepared(self.solver)
-        cross, within_source, within_target = map(problem.pair, SIDES)
-        if problem.precise(solver):
-            found = problem.solve_with_plans(solver)
-        else:
-            del problem
-            wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-            found = wide.solve_with_plans(wide.prepared(self.solver))
-        return found, (cross, within_source, within_target)
-
-    def problem(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Problem, Solver]:
-        """The problems under a fitted cost, not solved yet, and the solver prepared for them."""
-        problem = self._distance_problem(self.cost, source, target, self._dtype(source, target))
-        solver = problem.prepared(self.solver)
-        if problem.precise(solver):
-            return problem, solver
-        wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-        return wide, wide.prepared(self.solver)
+        dtype = self.solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
+        triple = self._distance_problem(self.cost, source, target, dtype)
+        solver = triple.prepared(self.solver)
+        pairs = triple.pair("cross"), triple.pair("source"), triple.pair("target")
+        if not triple.is_precise(solver, triple.largest()):
+            triple = self._distance_problem(*self.cost.widened(source, target), _WIDE)
+            solver = triple.prepared(self.solver)
+        return triple, solver, pairs
 
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
-        """As ``solve_with_plans``, to the last digits of float64, costs included, as far as the solver goes."""
+        """As ``Triple.solve``, to the last digits of float64, costs included, as far as the solver goes."""
         wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-        return wide.solve_with_plans(wide.refined(self.solver))
+        return wide.solve(wide.prepared(self.solver, refined=True))
 
     def _distance_problem(
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
-    ) -> Problem:
+    ) -> Triple:
         """The problems of a distance, whose costs stay."""
         n, m = len(source), len(target)
-        needed = (n * m + n * n + m * m + self.solver.scratch(n, m)) * dtype.itemsize
+        needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
         limit = self._limit(needed, source.x.device)
-        sides = ((source, target), (source, source), (target, target))
-        pairs = (
-            tuple(cost.between(*side) for side in sides)
-            if limit is None
-            else cost.between_all(source, target, limit)
-        )
+        pairs = cost.between_all(source, target, limit)
         between = dict(zip(SIDES, pairs, strict=True)).__getitem__
-        return Problem(between, (source.weights, target.weights), dtype, limit)
+        return Triple(between, (source.weights, target.weights), dtype, limit)
 
 
 def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:
     """A labeled dataset; an error for anything else."""
-    remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-    check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
+    if not isinstance(data, LabeledDataset):
+        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
+        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
     return data

@@ -1,0 +1,102 @@
+"""The label cost without a Gaussian assumption: transport between the samples of classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from advect.cost.labels import LabelCost, n_laws
+from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.labels import label_samples
+from advect.data.laws.linalg import squared_distances
+from advect.errors import InputError
+from advect.ot.exact import ExactOT
+from advect.ot.solution import debiased, envelope
+from advect.ot.solver import Solver, check_solver, solve_divergence
+
+
+@dataclass(frozen=True)
+class ExactLabelOT(LabelCost):
+    """No Gaussian assumption: W₂² between the samples of each pair of classes, by an inner
+    transport problem.
+
+    Args:
+        solver: ``ExactOT()`` for the exact distance, or a ``Sinkhorn`` for its debiased entropic
+            approximation (then epsilon is in units of ½‖x − x'‖²).
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0], [7.0]], ["a", "a", "b", "b"])
+        >>> ad.ExactLabelOT()(data, data).tolist()
+        [[0.0, 25.0], [25.0, 0.0]]
+    """
+
+    solver: Solver = ExactOT()
+
+    def __post_init__(self) -> None:
+        check_solver(self.solver)
+
+    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
+        """An error if either dataset carries laws, or lacks labels."""
+        if source.law is not None or target.law is not None:
+            raise InputError(
+                "ExactLabelOT compares samples, not Gaussian laws",
+                "a dataset that carries laws",
+                "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
+                "law_index=None), FeatureDriven in a flow.",
+            )
+        for data in (source, target):
+            require_labels(data, "ExactLabelOT")
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return self.of_pairs(source, target, torch.ones(n_laws(source), n_laws(target)) > 0)
+
+    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
+        self.check(source, target)
+        symmetric, device = source is target, source.x.device
+        if device.type != "cpu":  # many small problems
+            host = source.to("cpu")
+            other = host if symmetric else target.to("cpu")
+            return self.of_pairs(host, other, wanted.cpu()).to(device)
+        distances = source.x.new_zeros(len(source.classes), len(target.classes))
+        a_parts, b_parts = (_class_samples(*label_samples(data)) for data in (source, target))
+        entries = [
+            (i, j, self._squared(a_parts[i], b_parts[j]))
+            for i, j in (wanted.triu(diagonal=1) if symmetric else wanted).nonzero().tolist()
+            if i in a_parts and j in b_parts
+        ]
+        if not entries:
+            return distances
+        rows, columns = torch.tensor([(i, j) for i, j, _ in entries], device=distances.device).T
+        values = torch.stack([value for *_, value in entries]).to(distances.dtype)
+        distances = distances.index_put((rows, columns), values)
+        return distances + distances.T if symmetric else distances
+
+    def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
+        """W₂² of two weighted clouds, with the gradient that the plans give (envelope theorem)."""
+        (x, p), (y, q) = a, b
+        dtype = self.solver.dtype or x.dtype
+        xx, xy, yy = (
+            squared_distances(s.to(dtype), t.to(dtype)) / 2 for s, t in ((x, x), (x, y), (y, y))
+        )
+        solved = solve_divergence((xy.detach(), xx.detach(), yy.detach()), p, q, solver=self.solver)
+        contracted = [
+            (part.plan() * cost).sum().double()
+            if cost.requires_grad
+            else torch.zeros((), dtype=torch.float64, device=x.device)
+            for part, cost in zip(solved.solutions, (xy, xx, yy), strict=True)
+        ]
+        return envelope(2 * solved.value, 2 * debiased(*contracted))
+
+
+def _class_samples(x: Tensor, y: Tensor, weights: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
+    """The samples of each class that has any, with weights that sum to one."""
+    parts = {}
+    for code in y.unique().tolist():
+        rows = y == code
+        mass = weights[rows].double()
+        alike = torch.full_like(mass, 1 / len(mass))
+        parts[code] = (x[rows], mass / mass.sum() if bool(mass.sum() > 0) else alike)
+    return parts
