@@ -36,7 +36,7 @@ from advect.data.coerce import (
 )
 from advect.data.conversions import Conversions, has_classes, target_names
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
-from advect.data.laws.soft import estimate_soft
+from advect.data.laws.gaussians import estimate_soft
 from advect.data.sampling import chosen_rows, draw_rows, rows_at, split_rows
 from advect.errors import InputError
 from advect.io.formats import Table

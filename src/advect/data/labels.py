@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 from advect.data.conversions import has_classes
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import Gaussians
-from advect.data.laws.soft import class_rows
+from advect.data.laws.gaussians import class_rows
 from advect.errors import InputError
 
 
