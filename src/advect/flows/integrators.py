@@ -168,7 +168,7 @@ class Heun(Integrator):
         then = ahead.velocity
         there = field.move(here, {name: size / 2 * (v[name] + then[name]) for name in v})
         # Where the field turns back the mean is short, and would promise as little as it gains.
-        return replace(there, promised=float(promise(here, ahead))), state
+        return replace(there, promised=promise(here, ahead)), state
 
 
 @dataclass(frozen=True)
