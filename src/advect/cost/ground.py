@@ -20,8 +20,7 @@ from advect._util.checks import check_non_negative
 from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
 from advect.cost.labels import Bures, LabelCost, NoLabels, as_label_cost
 from advect.cost.pair import PairCost
-from advect.data.conversions import has_classes
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.errors import InputError
 
 

@@ -16,8 +16,7 @@ from advect.cost.feature_pair import FeaturePair
 from advect.cost.features import FeatureCost
 from advect.cost.ground import GroundCost, check_cost
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.conversions import has_classes
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets
 from advect.errors import InputError
 

@@ -23,6 +23,7 @@ from advect._util.atomic import write_atomically
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
+from advect.data.sampling import BY_ROW
 from advect.errors import InputError
 from advect.io.formats import Table
 
@@ -229,15 +230,12 @@ def _are_targets(tensors: dict[str, Tensor], n: int, names: list[Any] | None) ->
     return wide and fits
 
 
-_BY_ROW = ("x", "y", "weights", "law_index", "probabilities", "targets")
-
-
 def pack_rows(
     data: LabeledDataset, rows: slice, shard: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Some rows as tensors and facts; what has no rows goes with the first file."""
     tensors, facts = pack_dataset(data)
-    own = {name: value[rows] for name, value in tensors.items() if name in _BY_ROW}
+    own = {name: value[rows] for name, value in tensors.items() if name in BY_ROW}
     return (own if shard else tensors | own), facts
 
 
@@ -247,6 +245,6 @@ def join_rows(
     """The whole dataset from what ``pack_rows`` has cut."""
     tensors, facts = shards[0]
     if len(shards) > 1:
-        by_row = [name for name in tensors if name in _BY_ROW]
+        by_row = [name for name in tensors if name in BY_ROW]
         tensors = tensors | {n: torch.cat([part[n] for part, _ in shards]) for n in by_row}
     return tensors, facts
