@@ -32,7 +32,9 @@ class Covariance(ABC):
     """
 
     kinds: ClassVar[dict[str, Callable[..., Covariance]]] = {}
-    dim: ClassVar[int]  # d, the number of features, which an object gets when it is made
+    # numbers of laws and of features, which an object gets when it is made
+    count: ClassVar[int]
+    dim: ClassVar[int]
     kind: ClassVar[str]  # the name in files
     # whether all matrices are diagonal, so that W₂ is Euclidean in means and ``scales``
     is_diagonal: ClassVar[bool] = False
@@ -45,7 +47,8 @@ class Covariance(ABC):
         Covariance.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", next(iter(self.tensors().values())).shape[-1])
+        first = next(iter(self.tensors().values()))
+        self.__dict__.update(count=len(first), dim=first.shape[-1])
 
     @abstractmethod
     def dense(self) -> Tensor:
@@ -67,7 +70,7 @@ class Covariance(ABC):
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
     def __len__(self) -> int:
-        return len(next(iter(self.tensors().values())))
+        return self.count
 
     def take(self, rows: Tensor) -> Covariance:
         """Those of the laws at these positions."""
@@ -167,17 +170,14 @@ class Factored(Covariance):
     has_factors = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", tuple(self.sizes))
+        self.__dict__.update(sizes=tuple(self.sizes), count=len(self.sizes))
         if self.rows.ndim != 2 or sum(self.sizes) != len(self.rows):
             raise InputError(
                 "factor rows must have shape (sum of sizes, d)",
                 f"shape {tuple(self.rows.shape)} for sizes summing to {sum(self.sizes)}",
                 "Stack the factors A_i of S_i = A_iᵀ A_i and give their row counts.",
             )
-        object.__setattr__(self, "dim", self.rows.shape[1])
-
-    def __len__(self) -> int:
-        return len(self.sizes)
+        self.__dict__["dim"] = self.rows.shape[1]
 
     def dense(self) -> Tensor:
         return torch.stack([block.mT @ block for block in self.parts()])

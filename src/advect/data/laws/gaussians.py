@@ -42,7 +42,7 @@ class Gaussians:
     def __post_init__(self) -> None:
         if (
             self.means.ndim != 2
-            or len(self.means) != len(self.covariance)
+            or len(self.means) != self.covariance.count
             or self.means.shape[1] != self.covariance.dim
         ):
             raise InputError(
