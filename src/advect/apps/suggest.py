@@ -19,8 +19,7 @@ from advect.cost import Bures, GroundCost, MeansOnly, NoLabels
 from advect.cost.ground import check_features
 from advect.cost.labels import LabelCost
 from advect.cost.targets import TargetValues
-from advect.data.conversions import has_classes
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.laws.linalg import squared_distances
 from advect.flows.dynamics import FeatureDriven
 from advect.flows.integrators import Euler

@@ -53,8 +53,8 @@ def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
 
 
 def _facts(data: Any) -> dict[str, Any]:
-    from advect.data.conversions import has_classes
-    from advect.data.dataset import target_facts
+    from advect.data.conversions import target_facts
+    from advect.data.dataset import has_classes
     from advect.data.labels import label_confidence
 
     classes = has_classes(data)

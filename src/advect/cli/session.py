@@ -110,7 +110,7 @@ class Session:
         import torch
 
         import advect as ad
-        from advect.data.conversions import has_classes
+        from advect.data.dataset import has_classes
 
         read = self.read
         options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
@@ -176,7 +176,7 @@ class Session:
     def cost(self, table: Table, *sets: ad.LabeledDataset) -> ad.GroundCost:
         """The ground cost; between values where the datasets have continuous targets."""
         import advect as ad
-        from advect.data.conversions import has_classes
+        from advect.data.dataset import has_classes
 
         texts: dict[str, Any] = dict(table or {})
         embedding = texts.pop("embedding", None)

@@ -22,8 +22,7 @@ from advect.cost.features import FeatureCost, SquaredEuclidean
 from advect.cost.labels import FEW_LAWS, Bures, LabelCost, NoLabels, as_label_cost
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
-from advect.data.conversions import has_classes
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets
 from advect.errors import InputError
 

@@ -12,40 +12,21 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
+from advect._util.checks import check_known, one_or_more
 from advect._util.progress import Progress
+from advect._util.result import Table as Facts
 from advect.data.coerce import ALL
-from advect.data.laws import Gaussians
-from advect.data.sampling import Draw
+from advect.data.sampling import Draw, Subsets
+from advect.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from advect.io.formats import Content, Table
+    from advect.io.formats import Content
 
 
-class Conversions:
-    """The fields of ``LabeledDataset``, and how they are read and written."""
-
-    x: Tensor
-    y: Tensor
-    weights: Tensor
-    classes: tuple[Hashable, ...]
-    sample_shape: tuple[int, ...]
-    law: Gaussians | None
-    law_index: Tensor | None
-    fixed_laws: bool
-    columns: tuple[str, ...] | None
-    table: Table | None
-    probabilities: Tensor | None
-    targets: Tensor | None
-    target_columns: tuple[str, ...] | None
-    target_unit: Tensor | None
-    if TYPE_CHECKING:
-
-        def __init__(self, x: Any, **fields: Any) -> None: ...
-
-    def __len__(self) -> int:
-        return len(self.x)
+class Conversions(Subsets):
+    """How a ``LabeledDataset`` is read, written and shown."""
 
     @property
     def samples(self) -> Tensor:
@@ -219,7 +200,7 @@ class Conversions:
         from advect.io.adapters import label_array
 
         x = self.samples.detach().cpu().numpy().copy()
-        if self.targets is None or has_classes(self):
+        if self.targets is None or self.has_classes:
             return x, label_array(self.labels)
         y = self.targets.detach().cpu().numpy().copy()
         return x, y[:, 0] if y.shape[1] == 1 else y
@@ -239,7 +220,7 @@ class Conversions:
         """
         from advect.io.adapters import NamedTensors
 
-        if self.targets is not None and not has_classes(self):
+        if self.targets is not None and not self.has_classes:
             return TensorDataset(self.samples.detach().clone(), self.targets.detach().to(self.x))
         soft = self.probabilities
         labels = self.y if soft is None else soft.to(self.x.dtype)
@@ -266,7 +247,7 @@ class Conversions:
         """
         from advect.io.adapters import to_frame
 
-        label = None if label is True and not has_classes(self) else label
+        label = None if label is True and not self.has_classes else label
         return to_frame(self._content(weights is not None), label, weights)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
@@ -290,7 +271,7 @@ class Conversions:
         """
         from advect.io.formats import write
 
-        uniform = bool((self.weights - 1 / len(self)).abs().max() < 1e-12 / len(self))
+        uniform = bool((self.weights - 1 / len(self.y)).abs().max() < 1e-12 / len(self.y))
         write(path, self._content(not uniform), overwrite=overwrite)
         return Path(path).expanduser()
 
@@ -298,7 +279,7 @@ class Conversions:
         """The dataset as arrays to write."""
         from advect.io.formats import Content
 
-        named = bool(self.classes) and has_classes(self)
+        named = bool(self.classes) and self.has_classes
         tensors = (self.weights if weights else None, self.probabilities, self.targets)
         mass, soft, aims = (None if t is None else t.detach().cpu().numpy() for t in tensors)
         return Content(
@@ -313,13 +294,78 @@ class Conversions:
             target_columns=None if aims is None else target_names(self),
         )
 
+    def with_targets(self, columns: str | Sequence[str]) -> Self:
+        """The same samples with some columns of the features as continuous targets.
 
-def has_classes(data: Conversions) -> bool:
-    """Whether classes mean something: False for data with targets and no labels."""
-    return data.targets is None or data.classes != (ALL,)
+        Args:
+            columns: one or more names in ``data.columns``.
+
+        Example:
+            >>> import advect as ad
+            >>> table = ad.LabeledDataset([[1.0, 2.0, 30.0]], columns=["rooms", "floor", "price"])
+            >>> data = table.with_targets("price")
+            >>> data.columns, data.targets.tolist(), data.target_columns
+            (('rooms', 'floor'), [[30.0]], ('price',))
+        """
+        from advect.io.formats.table import grid_shape
+
+        names = self.columns or ()
+        wanted = list(dict.fromkeys(map(str, one_or_more(columns))))
+        if not names:
+            raise InputError(
+                "targets are taken from columns by name",
+                f"{self.dim} features without names",
+                "Pass ad.LabeledDataset(x, targets=y).",
+            )
+        for name in wanted:
+            check_known("target column", name, names)
+        at = [names.index(name) for name in wanted]
+        rest = [k for k in range(len(names)) if k not in at]
+        if not rest:
+            raise InputError(
+                "a dataset needs a feature besides its targets",
+                ", ".join(names),
+                "Name fewer targets.",
+            )
+        features = tuple(names[k] for k in rest)
+        shape = grid_shape(features)
+        labels = {} if self.classes else {"y": torch.zeros_like(self.y), "classes": (ALL,)}
+        return self._replace(
+            x=self.x[:, rest],
+            sample_shape=shape or (len(rest),),
+            columns=None if shape else features,
+            targets=self.x[:, at].double(),
+            target_columns=tuple(wanted),
+            **labels,
+        )
+
+    def _repr_html_(self) -> str:
+        counts = [f"{name}: {count}" for name, count in self.counts.items()]
+        more = f" and {len(counts) - 20} more" if len(counts) > 20 else ""
+        unlabeled = int((~self.labeled).sum())
+        facts = {
+            "samples": f"{len(self.y):,}",
+            "sample shape": " × ".join(map(str, self.sample_shape)) or "a number",
+            "dtype": str(self.x.dtype).removeprefix("torch."),
+            f"{len(counts)} classes": ", ".join(counts[:20]) + more,
+            **({"without a label": f"{unlabeled:,}"} if unlabeled else {}),
+            **({"labels": "soft"} if self.has_soft_labels else {}),
+            **target_facts(self),
+        }
+        return Facts("LabeledDataset", ("", ""), list(facts.items())).to_html()
 
 
-def target_names(data: Conversions) -> tuple[str, ...]:
+def target_names(data: Subsets) -> tuple[str, ...]:
     """A name for each target: its column's, else target, target1, …"""
     q = 0 if data.targets is None else data.targets.shape[1]
     return data.target_columns or ("target", *(f"target{k}" for k in range(1, q)))[:q]
+
+
+def target_facts(data: Subsets) -> dict[str, str]:
+    """Range and median of each target, as text."""
+    facts = {}
+    columns = () if data.targets is None else data.targets.detach().T
+    for name, values in zip(target_names(data), columns, strict=True):
+        low, median, high = (float(v) for v in (values.min(), values.median(), values.max()))
+        facts[f"target {name}"] = f"{low:.4g} to {high:.4g}, median {median:.4g}"
+    return facts

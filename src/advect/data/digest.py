@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import os
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -43,62 +44,106 @@ def _hashed(value: Any, above: tuple[int, ...]) -> str:
     """``above`` are the ids of the objects that hold this one: a loop is named by its length."""
     hasher = hashlib.blake2b(digest_size=16)
     if id(value) in above:
-        _text(hasher, "seen", str(len(above) - above.index(id(value))))
+        hasher.update(_line("seen", str(len(above) - above.index(id(value)))))
     else:
-        _feed(hasher, value, (*above, id(value)))
+        for chunk in _chunks(value, (*above, id(value))):
+            hasher.update(chunk)
     return hasher.hexdigest()
 
 
-def _text(hasher: Any, kind: str, text: str) -> None:
+def _line(kind: str, text: str) -> bytes:
     """Kind and length come first, so that different values never give the same bytes."""
     content = text.encode("utf-8", "surrogatepass")
-    hasher.update(f"{kind}:{len(content)}:".encode() + content)
+    return f"{kind}:{len(content)}:".encode() + content
 
 
-def _feed(hasher: Any, value: Any, within: tuple[int, ...]) -> None:
-    match value:
-        case Enum():
-            return _text(hasher, "enum", f"{_name(type(value))}.{value.name}")
-        case type() | types.BuiltinFunctionType() | types.ModuleType():
-            return _text(hasher, f"{type(value).__qualname__}", _name(value))
-        case os.PathLike():
-            return _text(hasher, type(value).__qualname__, os.fspath(value))
-        case Tensor():
-            return _feed(hasher, value.detach().cpu().numpy(), within)
-        case np.ndarray() | np.generic() if not value.dtype.hasobject:
-            array = np.ascontiguousarray(value)
-            _text(hasher, "numbers", f"{array.dtype.str} {np.shape(value)}")
-            return hasher.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
-    if isinstance(value, _PLAIN):
-        return _text(hasher, type(value).__name__, repr(value))
-    kind, parts = _parts(value, within)
-    _text(hasher, "several", f"{kind} {len(parts)}")
+def _several(kind: str, parts: Any, within: tuple[int, ...]) -> Iterator[bytes]:
+    yield _line("several", f"{kind} {len(parts)}")
     for part in parts:
-        _text(hasher, "part", _hashed(part, within))
-    return None
+        yield _line("part", _hashed(part, within))
 
 
-def _parts(value: Any, within: tuple[int, ...]) -> tuple[str, Any]:
-    """A kind, and the values that one of it consists of."""
-    match value:
-        case np.ndarray():
-            return f"objects {value.shape}", value.ravel().tolist()
-        case list() | tuple():
-            return type(value).__name__, value
-        case set() | frozenset():
-            return "set", sorted(_hashed((item,), within) for item in value)
-        case Mapping():
-            items = [(_hashed((k,), within), _hashed((v,), within)) for k, v in value.items()]
-            return "mapping", sorted(items)
-        case LabeledDataset():
-            return "dataset", pack_dataset(value)
-        case types.FunctionType():
-            return "function", _function_parts(value)
-        case types.MethodType():
-            return "method", (value.__func__, value.__self__)
-        case functools.partial():
-            return "partial", (value.func, value.args, value.keywords)
-    return f"object {_name(type(value))}", _content(value)
+@functools.singledispatch
+def _chunks(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+    """The bytes that a value is recognised by: here the fields of a dataclass or the attributes of any
+    other object."""
+    try:
+        content: Any = (vars(value),)
+    except TypeError:
+        content = None
+    if dataclasses.is_dataclass(value):
+        content = tuple((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+    if content is None:
+        raise InputError(
+            "a store needs inputs that it can recognise later",
+            f"an object of {_name(type(value))}",
+            "Use numbers, text, arrays, dataclasses or functions, or leave store out.",
+        )
+    return _several(f"object {_name(type(value))}", content, within)
+
+
+@_chunks.register(np.ndarray)
+@_chunks.register(np.generic)
+def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+    if value.dtype.hasobject:
+        return _several(f"objects {value.shape}", value.ravel().tolist(), within)
+    array = np.ascontiguousarray(value)
+    head = _line("numbers", f"{array.dtype.str} {np.shape(value)}")
+    return head, array.reshape(-1).view(np.uint8).data if array.size else b""
+
+
+@_chunks.register(torch.nn.Module)
+def _(module: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+    parts = _module_parts(module, vars(torch.nn.Module()), "")
+    return _several(f"object {_name(type(module))}", parts, within)
+
+
+@_chunks.register(GraphModule)
+def _(module: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+    parts = _module_parts(module, vars(GraphModule(torch.nn.Module(), Graph())), module.code)
+    return _several(f"object {_name(type(module))}", parts, within)
+
+
+@_chunks.register(set)
+@_chunks.register(frozenset)
+def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+    return _several("set", sorted(_hashed((item,), within) for item in value), within)
+
+
+@_chunks.register(Mapping)
+def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+    items = [(_hashed((k,), within), _hashed((v,), within)) for k, v in value.items()]
+    return _several("mapping", sorted(items), within)
+
+
+# Values that are one line of text, by their kind and that text.
+for _kinds, _text in (
+    ((Enum,), lambda v: ("enum", f"{_name(type(v))}.{v.name}")),
+    (
+        (type, types.BuiltinFunctionType, types.ModuleType),
+        lambda v: (type(v).__qualname__, _name(v)),
+    ),
+    ((os.PathLike,), lambda v: (type(v).__qualname__, os.fspath(v))),
+    (_PLAIN, lambda v: (type(v).__name__, repr(v))),
+):
+    for _kind in _kinds:
+        _chunks.register(_kind, lambda value, within, text=_text: (_line(*text(value)),))
+
+# Values that consist of others.
+for _kind, _parts in {
+    list: lambda v: (type(v).__name__, v),
+    tuple: lambda v: (type(v).__name__, v),
+    LabeledDataset: lambda v: ("dataset", pack_dataset(v)),
+    types.FunctionType: lambda v: ("function", _function_parts(v)),
+    types.MethodType: lambda v: ("method", (v.__func__, v.__self__)),
+    functools.partial: lambda v: ("partial", (v.func, v.args, v.keywords)),
+    torch.jit.ScriptModule: lambda v: (
+        f"object {_name(type(v))}",
+        (bytes(v.save_to_buffer()),),
+    ),
+}.items():
+    _chunks.register(_kind, lambda value, within, parts=_parts: _several(*parts(value), within))
+_chunks.register(Tensor, lambda value, within: _chunks(value.detach().cpu().numpy(), within))
 
 
 def _name(value: Any) -> str:
@@ -114,7 +159,7 @@ def _function_parts(function: types.FunctionType) -> tuple[Any, ...]:
     for one in met:  # grows on the way
         names = {name for code in _codes(one.__code__) for name in code.co_names}
         used = {name: one.__globals__[name] for name in sorted(names & one.__globals__.keys())}
-        functions = {n: v for n, v in used.items() if type(v) is types.FunctionType}
+        functions = {n: v for n, v in used.items() if inspect.isfunction(v)}
         calls = {n: v for n, v in functions.items() if v.__module__ == one.__module__}
         met += [value for value in dict.fromkeys(calls.values()) if value not in met]
         constants = {name: value for name, value in used.items() if _is_constant(value)}
@@ -132,7 +177,7 @@ def _code_parts(function: types.FunctionType) -> tuple[Any, ...]:
             closed.append("empty")
     parts = []
     for code in _codes(function.__code__):
-        constants = tuple(c for c in code.co_consts if type(c) is not types.CodeType)
+        constants = tuple(c for c in code.co_consts if not inspect.iscode(c))
         parts.append((code.co_code, code.co_names, code.co_varnames, constants))
     return _name(function), parts, function.__defaults__, function.__kwdefaults__, closed
 
@@ -141,34 +186,13 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code of a function and of those inside it."""
     yield code
     for constant in code.co_consts:
-        if type(constant) is types.CodeType:
+        if inspect.iscode(constant):
             yield from _codes(constant)
 
 
 def _is_constant(value: Any) -> bool:
     """Data of a module that a function uses, as opposed to code."""
-    data = isinstance(value, _CONSTANTS) or dataclasses.is_dataclass(type(value))
-    return data and not isinstance(value, type)
-
-
-def _content(value: Any) -> tuple[Any, ...]:
-    """The fields of a dataclass, the state of a network, or the attributes of another object."""
-    match value:
-        case torch.jit.ScriptModule():
-            return (bytes(value.save_to_buffer()),)
-        case GraphModule():
-            return _module_parts(value, vars(GraphModule(torch.nn.Module(), Graph())), value.code)
-        case torch.nn.Module():
-            return _module_parts(value, vars(torch.nn.Module()), "")
-    if dataclasses.is_dataclass(value):
-        return tuple((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-    if not hasattr(value, "__dict__"):
-        raise InputError(
-            "a store needs inputs that it can recognise later",
-            f"an object of {_name(type(value))}",
-            "Use numbers, text, arrays, dataclasses or functions, or leave store out.",
-        )
-    return (vars(value),)
+    return isinstance(value, _CONSTANTS) or dataclasses.is_dataclass(type(value))
 
 
 def _module_parts(module: torch.nn.Module, base: Mapping[str, Any], code: str) -> tuple[Any, ...]:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect.data.conversions import has_classes
-from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.dataset import (
+    LabeledDataset,
+    law_rows,
+    require_hard,
+    require_labels,
+    with_shared_laws,
+)
 from advect.data.laws import Gaussians
-from advect.data.laws.soft import class_rows
+from advect.data.laws.gaussians import class_rows
 from advect.errors import InputError
+
+__all__ = [
+    "diagonal_laws",
+    "estimated_laws",
+    "label_confidence",
+    "label_samples",
+    "law_features",
+    "law_rows",
+    "memberships",
+    "occurring_classes",
+    "require_classes",
+    "require_hard",
+    "require_targets",
+    "with_class_laws",
+    "with_shared_laws",
+]
 
 
 def require_classes(data: LabeledDataset, who: str) -> None:
     """Raise an error that names ``who`` for data with targets and no labels."""
-    if not has_classes(data):
+    if not data.has_classes:
         raise InputError(
             f"{who} needs classes",
             f"{len(data)} samples with continuous targets and no labels",
@@ -32,16 +52,6 @@ def require_targets(data: LabeledDataset, who: str) -> Tensor:
             "Pass targets=y (?target=column for a file), or label=ad.NoLabels() to compare features.",
         )
     return data.targets
-
-
-def require_hard(data: LabeledDataset, who: str) -> None:
-    """Raise an error that names ``who`` for soft labels."""
-    if data.has_soft_labels:
-        raise InputError(
-            f"{who} needs one label for each sample",
-            "soft labels",
-            "Take the most probable class with data.hard().",
-        )
 
 
 def memberships(data: LabeledDataset) -> Tensor:
@@ -80,16 +90,7 @@ def occurring_classes(data: LabeledDataset) -> list[bool]:
 
 def law_features(data: LabeledDataset) -> Tensor:
     """The features that label laws are estimated from: detached if laws are fixed."""
-    return data._law_features
-
-
-def law_rows(data: LabeledDataset) -> Tensor:
-    """For each sample, the row of ``data.laws()`` of its label, (n,)."""
-    if data.law_index is not None:
-        return data.law_index
-    require_hard(data, "the law of a label")
-    require_labels(data, "a label cost")
-    return data.y
+    return data.x.detach() if data.fixed_laws else data.x
 
 
 def estimated_laws(data: LabeledDataset) -> Gaussians:
@@ -101,7 +102,7 @@ def diagonal_laws(data: LabeledDataset) -> Gaussians:
     """``data.laws()`` without correlations. Of estimates, only the diagonals are cached."""
     if data.law is not None or law_features(data).requires_grad:
         return data.laws().diagonal()
-    return data._estimated_diagonal
+    return data._diagonal_laws
 
 
 def with_class_laws(data: LabeledDataset) -> LabeledDataset:
@@ -109,15 +110,3 @@ def with_class_laws(data: LabeledDataset) -> LabeledDataset:
     if data.law_index is None:
         return data
     return data._replace(law=data.class_laws(), law_index=None)
-
-
-def with_shared_laws(data: LabeledDataset) -> LabeledDataset:
-    """The same without unused laws; equal laws become one, unless they have gradients."""
-    if data.law is None or data.law_index is None:
-        return data
-    used, index = torch.unique(data.law_index, return_inverse=True)
-    law = data.law if len(used) == len(data.law) else data.law.take(used)
-    if not law.requires_grad:
-        law, place = law.distinct()
-        index = place[index]
-    return data if len(law) == len(data.law) else data._replace(law=law, law_index=index)

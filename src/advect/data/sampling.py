@@ -1,18 +1,173 @@
-"""The rows of a draw, a subset or a split, chosen from labels alone, before features are read."""
+"""Subsets, draws and splits of a dataset, and other weights of its samples.
+
+Rows of a draw are chosen from labels alone, before features are read."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_positive, missing_labels
-from advect.data.coerce import as_tensor
+from advect._util.checks import check_count, check_positive, check_weights, missing_labels
+from advect.data.coerce import as_class_weights, as_tensor, as_weights, balanced_soft_weights
+from advect.data.laws import Gaussians
 from advect.errors import InputError
+
+if TYPE_CHECKING:
+    from advect.io.formats import Table
+
+BY_ROW = ("x", "y", "weights", "law_index", "probabilities", "targets")
+
+
+class Subsets:
+    """The fields of ``LabeledDataset``, and how samples are chosen and weighted."""
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    classes: tuple[Hashable, ...]
+    sample_shape: tuple[int, ...]
+    law: Gaussians | None
+    law_index: Tensor | None
+    fixed_laws: bool
+    columns: tuple[str, ...] | None
+    table: Table | None
+    probabilities: Tensor | None
+    targets: Tensor | None
+    target_columns: tuple[str, ...] | None
+    target_unit: Tensor | None
+    dim: int
+    labeled: Tensor
+    has_soft_labels: bool
+    if TYPE_CHECKING:
+
+        def __init__(self, x: Any, **fields: Any) -> None: ...
+        def _replace(self, **changes: Any) -> Self: ...
+
+    def balanced(self) -> Self:
+        """The same samples, weighted so that every class that has samples has the same mass.
+
+        With soft labels the masses are as close to equal as the probabilities allow.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).balanced().weights.tolist()
+            [0.25, 0.25, 0.5]
+        """
+        if self.probabilities is not None:
+            return self._replace(weights=balanced_soft_weights(self.probabilities))
+        weights = as_weights("balanced", self.y, len(self.classes), self.x)
+        return self._replace(weights=weights)
+
+    def reweighted(self, proportions: Any) -> Self:
+        """The same samples with other class proportions. Relative weights within a class stay.
+
+        Args:
+            proportions: a number for each class, by name or in the order of ``classes``; scaled to
+                sum to one. Classes that are not named get 0.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"])
+            >>> data.reweighted({"a": 0.2, "b": 0.8}).weights.tolist()
+            [0.1, 0.1, 0.8]
+        """
+        if not bool(self.labeled.all()):
+            raise missing_labels("reweighted", int((~self.labeled).sum()), len(self.y))
+        wanted = as_class_weights(proportions, self.classes, self.weights)
+        mass = self.weights.new_zeros(len(self.classes)).index_add_(0, self.y, self.weights)
+        empty = [self.classes[k] for k in ((wanted > 0) & (mass <= 0)).nonzero()[:, 0].tolist()]
+        if empty:
+            raise InputError(
+                "a class without samples must have proportion 0",
+                ", ".join(map(str, empty[:5])),
+                "Set it to 0, or add samples.",
+            )
+        factor = torch.where(mass > 0, wanted / mass.clamp_min(1e-300), 0.0)
+        weights = self.weights * factor[self.y]
+        return self._replace(weights=check_weights("the weights", weights, len(weights)))
+
+    def subset(self, index: Any) -> Self:
+        """The samples at ``index`` (positions, slice or boolean mask); weights are rescaled.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).subset([0, 2]).labels
+            ['a', 'b']
+        """
+        index = rows_at(index, len(self.y), self.y.device)
+        fields = {name: getattr(self, name) for name in BY_ROW}
+        rows = {name: value[index] for name, value in fields.items() if value is not None}
+        if not len(rows["y"]):
+            raise InputError(
+                "a subset must keep at least one sample", "0 samples", "Check the index or mask."
+            )
+        weights = check_weights("the weights", rows["weights"], len(rows["y"]))
+        return self._replace(**fields | rows | {"weights": weights})
+
+    def without(self, index: Any) -> Self:
+        """The samples that are not at ``index`` (positions, slice or boolean mask).
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).without([1]).labels
+            ['a', 'b']
+        """
+        keep = torch.ones(len(self.y), dtype=torch.bool, device=self.y.device)
+        keep[rows_at(index, len(self.y), self.y.device)] = False
+        return self.subset(keep)
+
+    def sample(
+        self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None
+    ) -> Self:
+        """``n`` different samples drawn uniformly; relative weights stay.
+
+        Args:
+            n: number of samples.
+            balanced: draw equally many of each class that has samples (one more of the first
+                classes if n does not divide).
+            generator: source of randomness, for repeatable draws.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> digits = ad.datasets.load("digits")
+            >>> draw = digits.sample(50, balanced=True, generator=torch.Generator().manual_seed(0))
+            >>> set(draw.counts.values())
+            {5}
+        """
+        return self.subset(draw_rows(self.y, self.classes, n, balanced, generator))
+
+    def split(
+        self, fraction: float, *, generator: torch.Generator | None = None
+    ) -> tuple[Self, Self]:
+        """Two disjoint parts, stratified by class; the first has ``fraction`` of the samples.
+
+        Example:
+            >>> import torch, advect as ad
+            >>> train, test = ad.datasets.load("digits").split(0.8, generator=torch.Generator().manual_seed(0))
+            >>> len(train) + len(test)
+            1797
+        """
+        first = split_rows(self.y, fraction, generator)
+        return self.subset(first), self.subset(~first)
+
+    def of_class(self, name: Hashable) -> Self:
+        """The samples of one class; ``classes`` stays.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).of_class("a").x.tolist()
+            [[0.0], [2.0]]
+        """
+        if name not in self.classes:
+            raise InputError(
+                "no such class", repr(name), f"Classes: {', '.join(map(str, self.classes))}."
+            )
+        return self.subset(self.y == self.classes.index(name))
 
 
 @dataclass(frozen=True)
@@ -116,16 +271,6 @@ def by_turns(
     steps = torch.arange(n, dtype=torch.float64) + begin
     places = torch.searchsorted(ends, steps * (ends[-1] / n), right=True).clamp_max(len(rows) - 1)
     return rows[places][torch.randperm(n, generator=generator)].to(weights.device)
-
-
-def chosen_rows(index: Any, n: int, device: torch.device) -> Tensor:
-    """``rows_at``, at least one of them."""
-    rows = rows_at(index, n, device)
-    if len(rows) == 0 or (rows.dtype == torch.bool and not bool(rows.any())):
-        raise InputError(
-            "a subset must keep at least one sample", "0 samples", "Check the index or mask."
-        )
-    return rows
 
 
 def rows_at(index: Any, n: int, device: torch.device) -> Tensor:

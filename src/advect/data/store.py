@@ -23,6 +23,7 @@ from advect._util.atomic import write_atomically
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
+from advect.data.sampling import BY_ROW
 from advect.errors import InputError
 from advect.io.formats import Table
 
@@ -52,7 +53,7 @@ def read_tensors(
             found = _checksum(tensors, text)
         else:  # an older file, whose checksum is of the numbers alone
             checksum, text = metadata["checksum"], metadata["facts"]
-            found = _checksum_of_numbers(tensors)
+            found = _checksum(tensors, None)
         facts = json.loads(text)
     except _UNREADABLE as error:
         raise damaged(path, f"{type(error).__name__}: {error}") from None
@@ -97,39 +98,32 @@ _UNREADABLE = (
 )
 
 
-def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
-    """Of all that a file says: facts, names, kinds and shapes of tensors, and numbers."""
-    total = zlib.crc32(facts.encode())
-    for name in sorted(tensors):
-        total = zlib.crc32(
-            f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode(), total
-        )
-        total = zlib.crc32(_bytes(tensors[name]), total)
+def _checksum(tensors: dict[str, Tensor], facts: str | None) -> str:
+    """Of all that a file says: facts, names, kinds and shapes of tensors, and numbers; without facts,
+    of the numbers alone."""
+    total = zlib.crc32((facts or "").encode())
+    for name, values in sorted(tensors.items()):
+        if facts is not None:
+            head = f"{name} {values.dtype} {tuple(values.shape)}"
+            total = zlib.crc32(head.encode(), total)
+        numbers = values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        total = zlib.crc32(numbers, total)
     return f"{total:08x}"
-
-
-def _checksum_of_numbers(tensors: dict[str, Tensor]) -> str:
-    total = 0
-    for name in sorted(tensors):
-        total = zlib.crc32(_bytes(tensors[name]), total)
-    return f"{total:08x}"
-
-
-def _bytes(values: Tensor) -> Any:
-    return values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A dataset as tensors and facts."""
-    tensors = {"x": data.x, "y": data.y, "weights": data.weights}
-    facts: dict[str, Any] = {
+    names = ("x", "y", "weights", "law_index", "probabilities", "targets", "target_unit")
+    fields = {name: getattr(data, name) for name in names}
+    tensors = {name: value for name, value in fields.items() if value is not None}
+    facts = {
         "classes": [pack_any(name) for name in data.classes],
         "sample_shape": list(data.sample_shape),
+        "columns": None if data.columns is None else list(data.columns),
+        "table": None if data.table is None else data.table.to_dict(),
+        "target_columns": None if data.target_columns is None else list(data.target_columns),
     }
-    if data.columns is not None:
-        facts["columns"] = list(data.columns)
-    if data.table is not None:
-        facts["table"] = data.table.to_dict()
+    facts = {name: value for name, value in facts.items() if value is not None}
     if data.law is not None:
         covariance = data.law.covariance
         (_, first), *others = covariance.tensors().items()
@@ -138,16 +132,6 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
         # as files have them, which digests count too: lists, and sizes of those that have none
         own = json.loads(json.dumps(covariance.facts()))
         facts["law"] = {"kind": covariance.kind, "sizes": None, **own}
-    if data.law_index is not None:
-        tensors["law_index"] = data.law_index
-    if data.probabilities is not None:
-        tensors["probabilities"] = data.probabilities
-    if data.targets is not None:
-        tensors["targets"] = data.targets
-    if data.target_unit is not None:
-        tensors["target_unit"] = data.target_unit
-    if data.target_columns is not None:
-        facts["target_columns"] = list(data.target_columns)
     return tensors, facts
 
 
@@ -157,19 +141,17 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
     law = None
     if "law" in facts:
         law = Gaussians(tensors["law.means"], _unpack_covariance(tensors, facts["law"]))
+    optional = ("law_index", "probabilities", "targets", "target_unit")
+    names = {n: tuple(facts[n]) if n in facts else None for n in ("columns", "target_columns")}
     return LabeledDataset(tensors["x"])._replace(
         y=tensors["y"],
         weights=tensors["weights"],
         classes=tuple(unpack_name(name) for name in facts["classes"]),
         sample_shape=tuple(facts["sample_shape"]),
-        columns=tuple(facts["columns"]) if "columns" in facts else None,
         table=Table.from_dict(facts["table"]) if "table" in facts else None,
         law=law,
-        law_index=tensors.get("law_index"),
-        probabilities=tensors.get("probabilities"),
-        targets=tensors.get("targets"),
-        target_columns=tuple(facts["target_columns"]) if "target_columns" in facts else None,
-        target_unit=tensors.get("target_unit"),
+        **names,
+        **{name: tensors.get(name) for name in optional},
     )
 
 
@@ -183,53 +165,40 @@ def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Cov
 
 def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     x, y, weights = tensors["x"], tensors["y"], tensors["weights"]
-    index = tensors.get("law_index")
-    laws = len(tensors["law.means"]) if index is not None else 0
-    shares = tensors.get("probabilities")
-    sides = facts["sample_shape"]
+    n, k, sides = len(x), len(facts["classes"]), facts["sample_shape"]
+    index, soft = tensors.get("law_index", y), tensors.get("probabilities")
+    n_laws = len(tensors["law.means"]) if "law_index" in tensors else k
+    targets, unit = tensors.get("targets"), tensors.get("target_unit")
+    aims = [len(part) for part in (facts.get("target_columns"), unit) if part is not None]
+    wide = x.new_empty(n, 0, dtype=torch.float64) if targets is None else targets
+    laws = [value for name, value in tensors.items() if name.startswith("law.")]
     fits = {
-        "features": x.ndim == 2 and x.is_floating_point() and len(x) > 0,
+        "features": x.ndim == 2 and x.is_floating_point() and n > 0,
         "sides of a sample": all(type(side) is int for side in sides)
         and math.prod(sides) == x.shape[-1],
-        "labels": _are_positions(y, len(x), -1, len(facts["classes"])),
-        "weights": weights.shape == (len(x),)
+        "labels": _are_positions(y, n, k),
+        "weights": weights.shape == (n,)
         and weights.is_floating_point()
         and bool((weights >= 0).all()),
-        "targets": _are_targets(tensors, len(x), facts.get("target_columns")),
-        "laws": index is None or _are_positions(index, len(x), -1, laws),
-        "numbers of laws": all(
-            value.is_floating_point() for name, value in tensors.items() if name.startswith("law.")
-        ),
-        "probabilities": shares is None
-        or (
-            shares.shape == (len(x), len(facts["classes"]))
-            and shares.dtype == torch.float64
-            and bool((shares >= 0).all())
-        ),
-        "names of classes": len({unpack_name(name) for name in facts["classes"]})
-        == len(facts["classes"]),
+        "targets": wide.ndim == 2
+        and (len(wide), wide.dtype) == (n, torch.float64)
+        and (unit is None or unit.ndim == 1)
+        and all(targets is not None and count == wide.shape[1] for count in aims),
+        "laws": _are_positions(index, n, n_laws),
+        "numbers of laws": all(value.is_floating_point() for value in laws),
+        "probabilities": soft is None
+        or ((soft.shape, soft.dtype) == ((n, k), torch.float64) and bool((soft >= 0).all())),
+        "names of classes": len({unpack_name(name) for name in facts["classes"]}) == k,
     }
     for name, right in fits.items():
         if not right:
             raise ValueError(f"{name} do not fit the other parts")
 
 
-def _are_positions(values: Tensor, n: int, least: int, end: int) -> bool:
+def _are_positions(values: Tensor, n: int, end: int) -> bool:
+    """n class positions below ``end``, or −1."""
     whole = values.shape == (n,) and values.dtype == torch.int64
-    return whole and bool(((values >= least) & (values < end)).all())
-
-
-def _are_targets(tensors: dict[str, Tensor], n: int, names: list[Any] | None) -> bool:
-    targets, unit = tensors.get("targets"), tensors.get("target_unit")
-    if targets is None:
-        return names is None and unit is None
-    wide = targets.ndim == 2 and len(targets) == n and targets.dtype == torch.float64
-    q = targets.shape[-1]
-    fits = (names is None or len(names) == q) and (unit is None or unit.shape == (q,))
-    return wide and fits
-
-
-_BY_ROW = ("x", "y", "weights", "law_index", "probabilities", "targets")
+    return whole and bool(((values >= -1) & (values < end)).all())
 
 
 def pack_rows(
@@ -237,7 +206,7 @@ def pack_rows(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Some rows as tensors and facts; what has no rows goes with the first file."""
     tensors, facts = pack_dataset(data)
-    own = {name: value[rows] for name, value in tensors.items() if name in _BY_ROW}
+    own = {name: value[rows] for name, value in tensors.items() if name in BY_ROW}
     return (own if shard else tensors | own), facts
 
 
@@ -247,6 +216,6 @@ def join_rows(
     """The whole dataset from what ``pack_rows`` has cut."""
     tensors, facts = shards[0]
     if len(shards) > 1:
-        by_row = [name for name in tensors if name in _BY_ROW]
+        by_row = [name for name in tensors if name in BY_ROW]
         tensors = tensors | {n: torch.cat([part[n] for part, _ in shards]) for n in by_row}
     return tensors, facts

@@ -19,10 +19,8 @@ from advect.transport.notes import rounding
 
 Memory = dict[str, float]
 
-_SHRINK, _GROW = (
-    0.5,
-    1.1,
-)  # factors of the step size after a rejection, and after a step made at once
+# Factors of the step size after a rejection, and after a step made at once.
+_SHRINK, _GROW = 0.5, 1.1
 _LEAST_SHARE = 0.01  # of the first-order decrease, which a step must reach
 _SMALLEST = 1e-10  # share of the step size below which a flow has stalled
 
@@ -103,41 +101,36 @@ class Backtracking:
     def advance(
         self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
     ) -> tuple[Here, Tensors, Memory]:
-        scale = memory["scale"]
+        scale, largest = memory["scale"], max(memory["largest"], abs(here.value))
+        allowed = rounding(here.dataset.x.dtype, largest, math.fsum(map(abs, here.terms.values())))
         failure: ArithmeticError = StalledError(
             f"a step below {_SMALLEST:g} of its size was asked for"
         )
-        largest = max(memory["largest"], abs(here.value))
         while scale >= _SMALLEST:
             try:
-                # Warnings are of places that may not be gone to.
-                with warnings.catch_warnings(record=True) as said:
+                # Warnings of a state are issued only if the flow goes there.
+                with warnings.catch_warnings(record=True) as issued:
                     there, after = integrator.step(replace(field, scale=scale), here, state)
-                    falls = self._falls(here, there, largest)
             except NonFiniteError as error:
                 failure = error
             else:
-                if falls:
-                    for word in said:
+                # Armijo's condition: a share of the first-order decrease, up to rounding of the values
+                promised = promise(here, there) if there.promised is None else there.promised
+                if here.value - there.value >= _LEAST_SHARE * max(0.0, promised) - allowed:
+                    for word in issued:
                         warnings.warn_explicit(
                             word.message, word.category, word.filename, word.lineno
                         )
+                    # A size that was reduced grows back, unless this step had to reduce it.
                     grown = min(1.0, scale * _GROW) if scale == memory["scale"] else scale
                     return there, after, {"scale": grown, "largest": largest}
                 change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del there
             scale *= _SHRINK
-            if not integrator.descends:  # what it remembers may point uphill
+            if not integrator.descends:  # its state may point uphill
                 state = integrator.init(field.dynamics.parameters(here.dataset))
         raise failure
-
-    def _falls(self, here: Here, there: Here, largest: float) -> bool:
-        size = math.fsum(map(abs, here.terms.values()))
-        allowed = rounding(here.dataset.x.dtype, largest, size)
-        fall = here.value - there.value
-        promised = float(promise(here, there)) if there.promised is None else there.promised
-        return fall >= _LEAST_SHARE * max(0.0, promised) - allowed
 
 
 def default_control(field: Field, integrator: Integrator) -> StepControl:

@@ -68,21 +68,6 @@ class Integrator:
         return field.move(here, displacement), state
 
 
-def check_step_size(step_size: StepSize) -> None:
-    """A positive number, or a schedule."""
-    if not callable(step_size):
-        check_positive("step_size", step_size)
-
-
-def step_size_at(step_size: StepSize, step: int) -> float:
-    """The step size at a step, counted from 0."""
-    return (
-        check_positive(f"step_size at step {step}", step_size(step))
-        if callable(step_size)
-        else step_size
-    )
-
-
 @dataclass(frozen=True)
 class Decay:
     """A step-size schedule: ``first`` halved every ``half_life`` steps, and not below ``last``.
@@ -110,7 +95,37 @@ class Decay:
 
 
 @dataclass(frozen=True)
-class Euler(Integrator):
+class _Sized(Integrator):
+    """An integrator with a step size: a positive number, or a schedule."""
+
+    step_size: StepSize = defaults.LOOK.step_size
+    _checks: ClassVar[
+        tuple[tuple[str, Callable[[str, float], object]], ...]
+    ] = ()  # of other options
+
+    def __post_init__(self) -> None:
+        if not callable(self.step_size):
+            check_positive("step_size", self.step_size)
+        for name, check in self._checks:
+            check(name, getattr(self, name))
+
+    def size_at(self, step: int) -> float:
+        """The step size at a step, counted from 0."""
+        if callable(self.step_size):
+            return check_positive(f"step_size at step {step}", self.step_size(step))
+        return self.step_size
+
+    def _zeros(self, parameters: Tensors) -> Tensors:
+        return {name: torch.zeros_like(value) for name, value in parameters.items()}
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= check_non_negative(name, value) < 1:
+        raise InputError(f"{name} must be at least 0 and below 1", value, "0.9 is usual.")
+
+
+@dataclass(frozen=True)
+class Euler(_Sized):
     """z ← z + step_size · v(z): plain gradient descent, called sgd in the paper.
 
     Args:
@@ -124,20 +139,16 @@ class Euler(Integrator):
     """
 
     descends = True
-    step_size: StepSize = defaults.LOOK.step_size
-
-    def __post_init__(self) -> None:
-        check_step_size(self.step_size)
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
-        size = step_size_at(self.step_size, step)
+        size = self.size_at(step)
         return {name: size * v for name, v in velocity.items()}, state
 
 
 @dataclass(frozen=True)
-class Heun(Integrator):
+class Heun(_Sized):
     """z ← z + step_size · ½(v(z) + v(z + step_size · v(z))): second order, two evaluations a step.
 
     Use it when the path matters: at the same error its steps may be much longer than those of
@@ -157,22 +168,19 @@ class Heun(Integrator):
     """
 
     descends = True
-    step_size: StepSize = defaults.LOOK.step_size
-
-    def __post_init__(self) -> None:
-        check_step_size(self.step_size)
 
     def step(self, field: Field, here: Here, state: Tensors) -> tuple[Here, Tensors]:
-        size, v = step_size_at(self.step_size, here.index), here.velocity
+        size, v = self.size_at(here.index), here.velocity
+        # An Euler step first, then the mean of the velocities at both of its ends.
         ahead = field.move(here, {name: size * v[name] for name in v})
         then = ahead.velocity
         there = field.move(here, {name: size / 2 * (v[name] + then[name]) for name in v})
         # Where the field turns back the mean is short, and would promise as little as it gains.
-        return replace(there, promised=float(promise(here, ahead))), state
+        return replace(there, promised=promise(here, ahead)), state
 
 
 @dataclass(frozen=True)
-class EulerMaruyama(Integrator):
+class EulerMaruyama(_Sized):
     """z ← z + step_size · v(z) + √(2 step_size temperature) ξ on the features, ξ standard normal.
 
     The noise is the flow of the entropy, temperature · ∫ρ log ρ (paper, section 4). With a potential V
@@ -192,33 +200,23 @@ class EulerMaruyama(Integrator):
     """
 
     stochastic = True
-    step_size: StepSize = defaults.LOOK.step_size
+    _checks = (("temperature", check_non_negative),)
     temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_step_size(self.step_size)
-        check_non_negative("temperature", self.temperature)
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
-        size = step_size_at(self.step_size, step)
+        size, x = self.size_at(step), velocity["x"]
+        place = generator.device if generator else x.device
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=place).to(x.device)
+        # Brownian motion of variance 2 · temperature · time: the flow of the entropy
+        spread = math.sqrt(2 * size * self.temperature)
         displacement = {name: size * v for name, v in velocity.items()}
-        x = velocity["x"]
-        noise = torch.randn(
-            x.shape,
-            generator=generator,
-            dtype=x.dtype,
-            device=generator.device if generator else x.device,
-        )
-        displacement["x"] = displacement["x"] + math.sqrt(2 * size * self.temperature) * noise.to(
-            x.device
-        )
-        return displacement, state
+        return displacement | {"x": displacement["x"] + spread * noise}, state
 
 
 @dataclass(frozen=True)
-class Momentum(Integrator):
+class Momentum(_Sized):
     """Heavy-ball momentum: m ← momentum · m + v, z ← z + step_size · m.
 
     Args:
@@ -237,21 +235,16 @@ class Momentum(Integrator):
     """
 
     descends_at_first = True
-    step_size: StepSize = defaults.LOOK.step_size
+    _checks = (("momentum", _check_share),)
     momentum: float = 0.9
     nesterov: bool = False
 
-    def __post_init__(self) -> None:
-        check_step_size(self.step_size)
-        _check_share("momentum", self.momentum)
-
-    def init(self, parameters: Tensors) -> Tensors:
-        return {name: torch.zeros_like(value) for name, value in parameters.items()}
+    init = _Sized._zeros
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
-        size = step_size_at(self.step_size, step)
+        size = self.size_at(step)
         state = {name: self.momentum * state[name] + v for name, v in velocity.items()}
         direction = (
             {name: v + self.momentum * state[name] for name, v in velocity.items()}
@@ -262,7 +255,7 @@ class Momentum(Integrator):
 
 
 @dataclass(frozen=True)
-class Adam(Integrator):
+class Adam(_Sized):
     """Adam (Kingma and Ba 2015): each coordinate moves by about ``step_size`` whatever its velocity.
 
     Args:
@@ -279,31 +272,22 @@ class Adam(Integrator):
     """
 
     descends_at_first = True
-    step_size: StepSize = defaults.LOOK.step_size
+    _checks = (("beta1", _check_share), ("beta2", _check_share), ("floor", check_positive))
     beta1: float = 0.9
     beta2: float = 0.999
     floor: float = 1e-8
 
-    def __post_init__(self) -> None:
-        check_step_size(self.step_size)
-        _check_share("beta1", self.beta1)
-        _check_share("beta2", self.beta2)
-        check_positive("floor", self.floor)
-
     def init(self, parameters: Tensors) -> Tensors:
-        zeros = {name: torch.zeros_like(value) for name, value in parameters.items()}
-        return {
-            f"{part}.{name}": zero.clone()
-            for part in ("first", "second")
-            for name, zero in zeros.items()
-        }
+        parts = [(part, name) for part in ("first", "second") for name in parameters]
+        return {f"{part}.{name}": torch.zeros_like(parameters[name]) for part, name in parts}
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
-        size = step_size_at(self.step_size, step)
+        size = self.size_at(step)
         displacement, after = {}, {}
         for name, v in velocity.items():
+            # Running means of v and v² start at 0; dividing by 1 − βᵗ removes that bias.
             first = self.beta1 * state[f"first.{name}"] + (1 - self.beta1) * v
             second = self.beta2 * state[f"second.{name}"] + (1 - self.beta2) * v.square()
             root = (second / (1 - self.beta2 ** (step + 1))).sqrt()
@@ -315,7 +299,7 @@ class Adam(Integrator):
 
 
 @dataclass(frozen=True)
-class Adagrad(Integrator):
+class Adagrad(_Sized):
     """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as squared velocities add up.
 
     Args:
@@ -330,26 +314,16 @@ class Adagrad(Integrator):
     """
 
     descends_at_first = True
-    step_size: StepSize = defaults.LOOK.step_size
+    _checks = (("floor", check_positive),)
     floor: float = 1e-10
 
-    def __post_init__(self) -> None:
-        check_step_size(self.step_size)
-        check_positive("floor", self.floor)
-
-    def init(self, parameters: Tensors) -> Tensors:
-        return {name: torch.zeros_like(value) for name, value in parameters.items()}
+    init = _Sized._zeros
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
-        size = step_size_at(self.step_size, step)
+        size = self.size_at(step)
         state = {name: state[name] + v.square() for name, v in velocity.items()}
         return {
             name: size * v / (state[name].sqrt() + self.floor) for name, v in velocity.items()
         }, state
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= check_non_negative(name, value) < 1:
-        raise InputError(f"{name} must be at least 0 and below 1", value, "0.9 is usual.")

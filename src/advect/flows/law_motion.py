@@ -8,32 +8,33 @@ diagonal    s ← |s + Δs| for standard deviations s, the Bures step among diag
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians
-from advect.data.laws.linalg import symmetric_root
+from advect.data.laws.covariance import symmetric_root
 
 Tensors = dict[str, Tensor]  # what moves, by name
 
 
-class LawMotion(ABC):
-    """The form in which covariances move: one tensor, and what a displacement does to it."""
+@dataclass(frozen=True)
+class LawMotion:
+    """The form in which covariances move: one tensor, and what a displacement does to it.
 
-    name: ClassVar[str]  # of the moving tensor, for integrators and checkpoints
-    field: ClassVar[str]  # of the covariance that holds it
+    Attributes:
+        name: of the moving tensor, for integrators and checkpoints.
+        field: of the covariance that holds it.
+        form: the covariances of laws in the representation that moves.
+        kept: projects a moved tensor back to a representation of covariances.
+    """
 
-    @abstractmethod
-    def form(self, laws: Gaussians) -> Covariance:
-        """The covariances in the representation that moves."""
-
-    def kept(self, values: Tensor) -> Tensor:
-        """A moved tensor projected back to a representation of covariances."""
-        return values
+    name: str
+    field: str
+    form: Callable[[Gaussians], Covariance]
+    kept: Callable[[Tensor], Tensor] = lambda values: values
 
     def start(self, laws: Gaussians) -> Gaussians:
         """The laws in the representation that moves."""
@@ -62,21 +63,7 @@ class LawMotion(ABC):
         return self.attach(laws, {**moved, self.name: self.kept(moved[self.name])})
 
 
-@dataclass(frozen=True)
-class EuclideanMotion(LawMotion):
-    """S ← nearest positive semi-definite matrix to S + ΔS: the step of the paper on full covariances."""
-
-    name, field = "covariance", "matrices"
-
-    def form(self, laws: Gaussians) -> Covariance:
-        return Full(laws.covariances())
-
-    def kept(self, values: Tensor) -> Tensor:
-        return _nearest_psd(values)
-
-
-@dataclass(frozen=True)
-class BuresMotion(EuclideanMotion):
+class BuresMotion(LawMotion):
     """S ← (S^½ + V)ᵀ(S^½ + V): full covariances along Wasserstein geodesics, at constant rank.
 
     Displacements are those of the root S^½: one of length v moves a law by at most v in W₂, so that
@@ -84,36 +71,14 @@ class BuresMotion(EuclideanMotion):
     """
 
     def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
+        # With S = R², a change V of R changes F by ⟨R (G + Gᵀ)/2 · 2, V⟩ for G = ∂F/∂S.
         root, slope = symmetric_root(laws.covariances()), velocity["covariance"]
         return {**velocity, "covariance": root @ (slope + slope.mT)}  # −S^½ G, G = 2 ∂F/∂S ÷ mass
 
     def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
+        # (R + V)ᵀ(R + V) is positive semi-definite for every V: no projection is needed.
         factor = symmetric_root(laws.covariances()) + displacement["covariance"]
         return Gaussians(laws.means + displacement["mean"], Full(factor.mT @ factor))
-
-
-@dataclass(frozen=True)
-class FactoredMotion(LawMotion):
-    """A ← A + ΔA for factors with S = AᵀA: the Bures step at the cost of the factors."""
-
-    name, field = "factor", "rows"
-
-    def form(self, laws: Gaussians) -> Covariance:
-        factors = laws.covariance.compressed  # at most d rows for each law
-        return Factored(factors.rows.to(laws.means.dtype), factors.sizes)
-
-
-@dataclass(frozen=True)
-class DiagonalMotion(LawMotion):
-    """``s ← |s + Δs|`` for standard deviations: many laws in many dimensions."""
-
-    name, field = "deviation", "deviations"
-
-    def form(self, laws: Gaussians) -> Covariance:
-        return Diagonal(laws.covariance.scales())
-
-    def kept(self, values: Tensor) -> Tensor:
-        return values.abs()
 
 
 def _nearest_psd(matrices: Tensor) -> Tensor:
@@ -125,9 +90,18 @@ def _nearest_psd(matrices: Tensor) -> Tensor:
     return ((vectors * values.clamp_min(0)[..., None, :]) @ vectors.mT).to(matrices.dtype)
 
 
+def _factors(laws: Gaussians) -> Factored:
+    factors = laws.covariance.compressed  # at most d rows for each law
+    return Factored(factors.rows.to(laws.means.dtype), factors.sizes)
+
+
+_full = "covariance", "matrices", lambda laws: Full(laws.covariances())
 MOTIONS: dict[str, LawMotion] = {
-    "factored": FactoredMotion(),
-    "bures": BuresMotion(),
-    "diagonal": DiagonalMotion(),
-    "euclidean": EuclideanMotion(),
+    "factored": LawMotion("factor", "rows", _factors),
+    "bures": BuresMotion(*_full),
+    # A standard deviation that passes zero comes back on the other side.
+    "diagonal": LawMotion(
+        "deviation", "deviations", lambda laws: Diagonal(laws.covariance.scales()), torch.abs
+    ),
+    "euclidean": LawMotion(*_full, _nearest_psd),
 }

@@ -19,9 +19,9 @@ import torch
 from advect._util.checks import check_kind
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flows.control import Memory, StepControl, default_control
+from advect.flows.control import StepControl, default_control
 from advect.flows.dynamics import Dynamics, FeatureDriven
-from advect.flows.field import Field, Here
+from advect.flows.field import Field
 from advect.flows.integrators import Euler, Integrator
 from advect.flows.law_motion import Tensors
 from advect.flows.snapshots import Snapshot
@@ -108,20 +108,23 @@ def iterate(
     space = Field(functional, dynamics, _randomness(generator, integrator, start))
     control = control or default_control(space, integrator)
     kept = control.begin(space, integrator) | (start.control if start is not None else {})
-    here = space.at(rho, memory, index)
-    if start is not None:
-        _check_remembers(here)
+    try:
+        here = space.at(rho, memory, index)
+    except KeyError as error:
+        # Refuse a checkpoint that lacks what the functional starts with.
+        if start is None or functional.begin(rho).keys() <= memory.keys():
+            raise
+        raise InputError(
+            "the checkpoint was taken with another functional",
+            f"no {error} in what it remembers",
+            "Resume with the same one.",
+        ) from error
     while True:
-        yield _step(here, state, kept, begun)
+        snapshot = Snapshot(here.index, here.dataset, state, here.before, here.noise, control=kept)
+        evaluated = here.dataset, here.value, here.terms, here.velocity
+        yield Step(here.index, *evaluated, time.perf_counter() - begun, snapshot, here.after)
         with torch.no_grad():
             here, state, kept = control.advance(space, integrator, here, state, kept)
-
-
-def _step(here: Here, state: Tensors, kept: Memory, begun: float) -> Step:
-    snapshot = Snapshot(here.index, here.dataset, state, here.before, here.noise, control=kept)
-    evaluated = here.value, here.terms, here.velocity
-    seconds = time.perf_counter() - begun
-    return Step(here.index, here.dataset, *evaluated, seconds, snapshot, here.after)
 
 
 def parts_of(
@@ -129,13 +132,6 @@ def parts_of(
 ) -> tuple[Dynamics, Integrator]:
     """The dynamics and the integrator, checked; defaults for None."""
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler()
-    _check_dynamics(dynamics)
-    remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
-    check_kind("an integrator must make steps", integrator, Integrator, remedy)
-    return dynamics, integrator
-
-
-def _check_dynamics(dynamics: object) -> None:
     names = ("start", "parameters", "attach", "velocity", "move", "descends")
     missing = [name for name in names if not hasattr(dynamics, name)]
     if missing or isinstance(dynamics, type):
@@ -144,20 +140,9 @@ def _check_dynamics(dynamics: object) -> None:
             f"{dynamics!r}, without {', '.join(missing)}" if missing else repr(dynamics),
             "Pass ad.FeatureDriven(), or an object of a subclass of it.",
         )
-
-
-def _check_remembers(here: Here) -> None:
-    """Refuse a checkpoint that lacks what the functional starts with."""
-    try:
-        _ = here.after
-    except KeyError as error:
-        if here.field.functional.begin(here.dataset).keys() <= here.before.keys():
-            raise  # all is there: what is missing is no business of the checkpoint
-        raise InputError(
-            "the checkpoint was taken with another functional",
-            f"no {error} in what it remembers",
-            "Resume with the same one.",
-        ) from error
+    remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
+    check_kind("an integrator must make steps", integrator, Integrator, remedy)
+    return dynamics, integrator
 
 
 def _randomness(
@@ -175,20 +160,12 @@ def _randomness(
 
 def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> None:
     """Refuse a checkpoint of another dynamics or integrator."""
-    carries_laws = dynamics.start(start.dataset).law is not None
-    if carries_laws != (start.dataset.law is not None):
-        raise InputError(
-            "the checkpoint was taken with another dynamics",
-            type(dynamics).__name__,
-            "Resume with the same one.",
-        )
-    wanted = {
-        name: value.shape
-        for name, value in integrator.init(dynamics.parameters(start.dataset)).items()
-    }
-    if wanted != {name: value.shape for name, value in start.integrator.items()}:
-        raise InputError(
-            "the checkpoint was taken with another integrator",
-            type(integrator).__name__,
-            "Resume with the same one.",
-        )
+    fits = (dynamics.start(start.dataset).law is None) == (start.dataset.law is None)
+    other = None if fits else ("dynamics", dynamics)
+    if fits:
+        wanted = integrator.init(dynamics.parameters(start.dataset))
+        shapes = [{n: v.shape for n, v in each.items()} for each in (wanted, start.integrator)]
+        other = None if shapes[0] == shapes[1] else ("integrator", integrator)
+    if other is not None:
+        what = f"the checkpoint was taken with another {other[0]}"
+        raise InputError(what, type(other[1]).__name__, "Resume with the same one.")

@@ -35,6 +35,7 @@ class Functional(Shown):
     functional changes nothing, two flows can share one, and a checkpoint holds all there is.
 
     Attributes:
+        name: how the term is called in results; by default the name of the class.
         target: the dataset that a flow goes to, if there is one.
         stochastic: whether values at the same dataset with other states differ at random; a flow
             does not control its steps then.
@@ -63,19 +64,16 @@ class Functional(Shown):
     """
 
     target: Any = None  # a LabeledDataset where there is one
+    stochastic: bool = False
+    curved: bool = False
+    name: str = "Functional"
 
-    @property
-    def stochastic(self) -> bool:
-        return False
-
-    @property
-    def curved(self) -> bool:
-        return False
-
-    @property
-    def name(self) -> str:
-        """How the term is called in results."""
-        return type(self).__name__
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if (
+            cls.name == cls.__mro__[1].__name__
+        ):  # the name of a class, unless one of its own was given
+            cls.name = cls.__name__
 
     @property
     def parts(self) -> tuple[Functional, ...]:
@@ -149,22 +147,11 @@ class Scaled(Functional):
 
     def __init__(self, factor: float, functional: Functional) -> None:
         self.factor, self.functional = check_number("a factor of a functional", factor), functional
-        self.target = functional.target
+        self.name, self.target = f"{self.factor:g} {functional.name}", functional.target
+        self.stochastic, self.curved = functional.stochastic, functional.curved
 
     def __repr__(self) -> str:
         return f"{self.factor:g} * {self.functional!r}"
-
-    @property
-    def name(self) -> str:
-        return f"{self.factor:g} {self.functional.name}"
-
-    @property
-    def stochastic(self) -> bool:
-        return self.functional.stochastic
-
-    @property
-    def curved(self) -> bool:
-        return self.functional.curved
 
     @property
     def options(self) -> dict[str, Any]:
@@ -188,23 +175,13 @@ class Sum(Functional):
         self.functionals = tuple(part for whole in functionals for part in whole.parts)
         if not self.functionals:
             raise InputError("a sum needs at least one functional", "none", "Pass functionals.")
-        targets = [part.target for part in self.functionals if part.target is not None]
-        self.target = targets[0] if targets else None
+        self.name = " + ".join(part.name for part in self.functionals)
+        self.target = next((p.target for p in self.functionals if p.target is not None), None)
+        self.stochastic = any(part.stochastic for part in self.functionals)
+        self.curved = any(part.curved for part in self.functionals)
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.functionals))
-
-    @property
-    def name(self) -> str:
-        return " + ".join(functional.name for functional in self.functionals)
-
-    @property
-    def stochastic(self) -> bool:
-        return any(functional.stochastic for functional in self.functionals)
-
-    @property
-    def curved(self) -> bool:
-        return any(functional.curved for functional in self.functionals)
 
     @property
     def parts(self) -> tuple[Functional, ...]:

@@ -193,6 +193,7 @@ class ClassMMD(Functional):
     """
 
     target: LabeledDataset
+    stochastic = True
 
     def __init__(
         self,
@@ -214,10 +215,6 @@ class ClassMMD(Functional):
             check_count("n_levels", n_levels),
             check_count("seed", seed, least=0),
         )
-
-    @property
-    def stochastic(self) -> bool:
-        return True
 
     @property
     def options(self) -> dict[str, Any]:

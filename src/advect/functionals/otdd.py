@@ -86,6 +86,8 @@ class OTDD(Functional):
             memory_limit,
             group,
         )
+        self.stochastic = self.transport.solver.stochastic
+        self.curved = not self.transport.cost.feature_cost.linear
 
     @property
     def cost(self) -> GroundCost:
@@ -94,14 +96,6 @@ class OTDD(Functional):
     @property
     def solver(self) -> Solver:
         return self.transport.solver
-
-    @property
-    def stochastic(self) -> bool:
-        return self.transport.solver.stochastic
-
-    @property
-    def curved(self) -> bool:
-        return not self.cost.feature_cost.linear
 
     @property
     def options(self) -> dict[str, Any]:

@@ -135,6 +135,7 @@ class SlicedOTDD(Functional):
     """
 
     target: LabeledDataset
+    stochastic = True
 
     def __init__(
         self,
@@ -150,10 +151,6 @@ class SlicedOTDD(Functional):
         self.lines = _Lines(n_projections, label_weight, projection, n_moments)
         self.target, self.n_projections, self.label_weight = target, n_projections, label_weight
         self.seed = check_count("seed", seed, least=0)
-
-    @property
-    def stochastic(self) -> bool:
-        return True
 
     @property
     def options(self) -> dict[str, Any]:

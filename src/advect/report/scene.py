@@ -16,8 +16,8 @@ import torch
 from advect._util.result import Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
-from advect.data.conversions import has_classes, target_names
-from advect.data.dataset import LabeledDataset, target_facts
+from advect.data.conversions import target_facts, target_names
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import label_confidence, require_targets
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.solver import Solver

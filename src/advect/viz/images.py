@@ -15,8 +15,7 @@ import torch
 from advect._util.atomic import write_atomically
 from advect._util.checks import check_count, check_positive
 from advect._util.progress import Progress, track
-from advect.data.conversions import has_classes
-from advect.data.dataset import LabeledDataset
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.errors import InputError
 from advect.spaces.images import Pixels, layout
 from advect.viz.points import Panel

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_kind, check_known
-from advect.data.conversions import has_classes, target_names
-from advect.data.dataset import LabeledDataset
+from advect.data.conversions import target_names
+from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets
 from advect.errors import InputError
 from advect.flows.loop import FlowResult

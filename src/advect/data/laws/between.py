@@ -36,8 +36,9 @@ def geodesic(a: Gaussians, b: Gaussians, t: float) -> Gaussians:
         one, two = (laws.covariance.scales().double() for laws in (a, b))
         return Gaussians(means, Diagonal((1 - t) * one + t * two))
     pairs = list(zip(a.covariance.compressed.parts(), b.covariance.compressed.parts(), strict=True))
-    found = side_by_side(lambda pair: _on_the_way(*pair, t), pairs, rows=a.dim)
-    return Gaussians(means, _factored(found, a.dim, means))
+    found = side_by_side(lambda pair: _factor_between(*pair, t), pairs, rows=a.dim)
+    rows = torch.cat([means.new_zeros(0, a.dim), *found])
+    return Gaussians(means, Factored(rows, tuple(map(len, found))))
 
 
 def detached(laws: Gaussians) -> Gaussians:
@@ -45,25 +46,14 @@ def detached(laws: Gaussians) -> Gaussians:
     return laws.with_tensors({name: value.detach() for name, value in laws.tensors().items()})
 
 
-def _polar(own: Tensor, other: Tensor) -> Tensor:
-    least = _ROUNDING * float(torch.linalg.vector_norm(own) * torch.linalg.vector_norm(other))
-    return polar_factor(other @ own.mT, least)
-
-
-def _on_the_way(own: Tensor, other: Tensor, t: float) -> Tensor:
-    polar = _polar(own, other)
+def _factor_between(own: Tensor, other: Tensor, t: float) -> Tensor:
+    """The factor at time t between two factors, with no more rows than columns."""
+    length = float(torch.linalg.vector_norm(other))
+    least = _ROUNDING * float(torch.linalg.vector_norm(own)) * length
+    polar = polar_factor(other @ own.mT, least)
     image = polar.mT @ other
-    rest = other - polar @ image
+    rest = other - polar @ image  # what has no counterpart grows from nothing, independently
     rows = (1 - t) * own + t * image
-    if float(torch.linalg.vector_norm(rest)) > _ROUNDING * float(torch.linalg.vector_norm(other)):
+    if float(torch.linalg.vector_norm(rest)) > _ROUNDING * length:
         rows = torch.cat([rows, t * rest])
-    return _short(rows)
-
-
-def _short(rows: Tensor) -> Tensor:
-    """A factor of the same covariance with no more rows than it has columns."""
     return rows if len(rows) <= rows.shape[1] else torch.linalg.qr(rows, mode="r")[1]
-
-
-def _factored(parts: list[Tensor], dim: int, like: Tensor) -> Factored:
-    return Factored(torch.cat([like.new_zeros(0, dim), *parts]), tuple(len(rows) for rows in parts))

@@ -15,8 +15,13 @@ import torch
 from torch import Tensor
 
 from advect._util.threads import side_by_side
-from advect.data.laws.linalg import root, symmetric_root
 from advect.errors import InputError
+
+
+def root(values: Tensor) -> Tensor:
+    """√ of each number, with derivative 0 at 0."""
+    positive = values > 0
+    return torch.where(positive, torch.where(positive, values, 1).sqrt(), 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +32,9 @@ class Covariance(ABC):
     """
 
     kinds: ClassVar[dict[str, Callable[..., Covariance]]] = {}
+    # numbers of laws and of features, which an object gets when it is made
+    count: ClassVar[int]
+    dim: ClassVar[int]
     kind: ClassVar[str]  # the name in files
     # whether all matrices are diagonal, so that W₂ is Euclidean in means and ``scales``
     is_diagonal: ClassVar[bool] = False
@@ -37,6 +45,10 @@ class Covariance(ABC):
         super().__init_subclass__(**options)
         cls.kind = cls.__name__.lower()
         Covariance.kinds[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        first = next(iter(self.tensors().values()))
+        self.__dict__.update(count=len(first), dim=first.shape[-1])
 
     @abstractmethod
     def dense(self) -> Tensor:
@@ -58,12 +70,7 @@ class Covariance(ABC):
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
     def __len__(self) -> int:
-        return len(next(iter(self.tensors().values())))
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """d, the number of features."""
+        return self.count
 
     def take(self, rows: Tensor) -> Covariance:
         """Those of the laws at these positions."""
@@ -130,10 +137,7 @@ class Full(Covariance):
                 tuple(self.matrices.shape),
                 "Stack one matrix for each law.",
             )
-
-    @property
-    def dim(self) -> int:
-        return self.matrices.shape[1]
+        super().__post_init__()
 
     def dense(self) -> Tensor:
         return self.matrices
@@ -166,20 +170,14 @@ class Factored(Covariance):
     has_factors = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", tuple(self.sizes))
+        self.__dict__.update(sizes=tuple(self.sizes), count=len(self.sizes))
         if self.rows.ndim != 2 or sum(self.sizes) != len(self.rows):
             raise InputError(
                 "factor rows must have shape (sum of sizes, d)",
                 f"shape {tuple(self.rows.shape)} for sizes summing to {sum(self.sizes)}",
                 "Stack the factors A_i of S_i = A_iᵀ A_i and give their row counts.",
             )
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    @property
-    def dim(self) -> int:
-        return self.rows.shape[1]
+        self.__dict__["dim"] = self.rows.shape[1]
 
     def dense(self) -> Tensor:
         return torch.stack([block.mT @ block for block in self.parts()])
@@ -193,15 +191,15 @@ class Factored(Covariance):
         return Factored(torch.cat([self.rows[:0], *chosen]), tuple(len(block) for block in chosen))
 
     def each_row(self, values: Tensor) -> Tensor:
-        parts = zip(values, self.sizes, strict=True)  # by sizes that the program knows
-        return torch.cat([values[:0], *(value.expand(size) for value, size in parts)])
+        sizes = torch.tensor(self.sizes, device=values.device, dtype=torch.long)
+        return values.repeat_interleave(sizes, output_size=len(self.rows))
 
     def scales(self) -> Tensor:
         return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.parts()])
 
     def traces(self) -> Tensor:
         squares = torch.linalg.vecdot(self.rows, self.rows)
-        return torch.stack([block.sum(dim=0) for block in squares.split(self.sizes)])
+        return torch.stack([block.sum() for block in squares.split(self.sizes)])
 
     def along(self, directions: Tensor) -> Tensor:
         squares = (self.rows.to(directions) @ directions).square().T  # (p, rows)
@@ -243,10 +241,6 @@ class Diagonal(Covariance):
     is_diagonal = True
     has_factors = True
 
-    @property
-    def dim(self) -> int:
-        return self.deviations.shape[1]
-
     def dense(self) -> Tensor:
         return torch.diag_embed(self.deviations.square())
 
@@ -282,3 +276,35 @@ def _stacked(rows: Tensor, groups: Tensor, n_groups: int) -> Factored:
     """Factor rows, in any order, gathered by the covariance that each belongs to."""
     order = torch.argsort(groups, stable=True)
     return Factored(rows[order], tuple(torch.bincount(groups, minlength=n_groups).tolist()))
+
+
+class _SymmetricRoot(torch.autograd.Function):
+    """S ↦ S^½ for batches of semi-definite matrices; its derivative solves X S^½ + S^½ X = dS."""
+
+    @staticmethod
+    def forward(ctx, matrices: Tensor, eigenvalues: Tensor, vectors: Tensor) -> Tensor:
+        roots = eigenvalues.clamp_min(0).sqrt()
+        ctx.save_for_backward(roots, vectors)
+        return (vectors * roots[..., None, :]) @ vectors.mT
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,), (roots, vectors) = grads, ctx.saved_tensors
+        sums = roots[..., :, None] + roots[..., None, :]
+        # the null space has no derivative: take 0 there
+        floor = sums.amax(dim=(-2, -1), keepdim=True) * 1e-12
+        inverse = torch.where(sums > floor, 1 / sums.clamp_min(torch.finfo(sums.dtype).tiny), 0)
+        inner = vectors.mT @ ((grad + grad.mT) / 2) @ vectors
+        return vectors @ (inner * inverse) @ vectors.mT, None, None
+
+
+def symmetric_root(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Symmetric square roots S^½ of positive semi-definite matrices (k, d, d), computed in float64.
+
+    The derivative is taken as zero on the null space.
+    """
+    dtype = dtype or matrices.dtype
+    symmetric = matrices.to(dtype)
+    symmetric = ((symmetric + symmetric.mT) / 2).double()
+    roots: Any = _SymmetricRoot.apply(symmetric, *torch.linalg.eigh(symmetric.detach()))
+    return roots.to(dtype)

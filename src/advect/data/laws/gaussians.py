@@ -1,20 +1,25 @@
-"""k Gaussian label laws N(μ_y, S_y), one for each class or for each sample (paper, section 2.3).
+"""k Gaussian label laws N(μ_y, S_y), one for each class or for each sample, and their estimates from
+weighted samples, in float64 whatever the samples are in (paper, section 2.3).
 
 Which laws move, and how, is left to the dynamics."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
-from advect.data.laws.covariance import Covariance, Diagonal
+from advect.data.laws.covariance import Covariance, Diagonal, Factored
 from advect.data.laws.shrinkage import aim, blended
 from advect.errors import InputError
+
+_NEGLIGIBLE = 1e-18  # share of the mass of a class
+_IN_PLACE = 2**19  # numbers of samples from which on classes are centred one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +37,12 @@ class Gaussians:
 
     means: Tensor
     covariance: Covariance
+    dim: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (
             self.means.ndim != 2
-            or len(self.means) != len(self.covariance)
+            or len(self.means) != self.covariance.count
             or self.means.shape[1] != self.covariance.dim
         ):
             raise InputError(
@@ -46,13 +52,10 @@ class Gaussians:
                 "Give one mean and one covariance for each law.",
             )
         check_finite("means", self.means, "Laws need finite moments.")
+        object.__setattr__(self, "dim", self.means.shape[1])
 
     def __len__(self) -> int:
         return len(self.means)
-
-    @property
-    def dim(self) -> int:
-        return self.means.shape[1]
 
     def covariances(self) -> Tensor:
         """The covariances as dense (k, d, d) matrices."""
@@ -200,19 +203,147 @@ class Gaussians:
         return (draws if centred else draws + self.means[index]).to(self.means.dtype)
 
 
+def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
+    """Mean and factored covariance of each class y ∈ {0, …, k−1} of a weighted sample (x, y), in
+    float64.
+    """
+    found = centred_classes(x, y, weights, n_classes)
+    # The rows of a factor are √(p / (1 − Σ p²)) (x − μ). Roots come first: a heavy sample beside very
+    # light ones is beyond floats.
+    scale = (
+        found.share.sqrt()
+        * torch.where(found.freedom > 0, found.freedom, math.inf).rsqrt()[found.y]
+    )
+    rows = found.points.mul_(scale[:, None])
+    return Gaussians(found.near + found.rest, Factored(rows, found.counts))
+
+
+@dataclass(frozen=True, eq=False)
+class CentredClasses:
+    """Samples in the order of their classes, each around the mean of its class, ``near + rest``.
+
+    Attributes:
+        y, share, points: class, weight within it, and centred features of each sample.
+        counts: samples of each class.  freedom: 1 − Σ share² of each class.
+        near, rest: (k, d), a sample of each class, and what its mean is away from there.
+    """
+
+    y: Tensor
+    share: Tensor
+    points: Tensor
+    counts: tuple[int, ...]
+    freedom: Tensor
+    near: Tensor
+    rest: Tensor
+
+
+def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> CentredClasses:
+    """The samples of each class around their mean; differentiable in x."""
+    labels, order = torch.sort(y, stable=True)
+    sizes = tuple(torch.bincount(y, minlength=n_classes).tolist())
+    share, freedom, heaviest = weigh(y, weights, n_classes)
+    share = share[order]
+    # About a sample of the class: differences of what is near are exact, and those of equal samples
+    # are zero. About the heaviest: the mean may be nearer to it than rounding of features is.
+    present = heaviest < len(y)  # a class without samples is at the origin
+    near = share.new_zeros(n_classes, x.shape[1])
+    near[present] = x.detach()[heaviest[present]].double()
+    points = x.index_select(0, order).double()
+    if points.requires_grad or points.numel() < _IN_PLACE:
+        points = points.sub_(near.index_select(0, labels))
+        rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)
+        points = points.sub_(rest.index_select(0, labels))
+        return CentredClasses(labels, share, points, sizes, freedom, near, rest)
+    # class by class, in place: fresh memory takes longer than the arithmetic
+    rest = torch.zeros_like(near)
+    parts = zip(points.split(sizes), share.split(sizes), near, rest, strict=True)
+    for block, weights, about, mean in parts:
+        block -= about
+        torch.mv(block.mT, weights, out=mean)
+        block -= mean
+    return CentredClasses(labels, share, points, sizes, freedom, near, rest)
+
+
+def class_rows(probabilities: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Every sample once for each class that it may be of: its row, the class, and w_i p_ic."""
+    mass = weights[:, None] * probabilities
+    kept = (mass > _NEGLIGIBLE * mass.sum(dim=0)) | ((mass == 0) & (probabilities > 0))
+    rows, codes = kept.nonzero(as_tuple=True)
+    return rows, codes, mass[rows, codes]
+
+
+def estimate_soft(x: Tensor, probabilities: Tensor, weights: Tensor) -> Gaussians:
+    """Mean and factored covariance of each class from soft labels, in float64; differentiable in x.
+
+        μ_c = Σ s_i x_i ,   S_c = φ_c Σ s_i (x_i − μ_c)(x_i − μ_c)ᵀ / (1 − Σ s_i²)        s_i ∝ w_i p_ic
+
+    The factor φ_c = 1 − Π (1 − p_ic / max p_c), over all but the most probable sample, is 1 as soon
+    as two samples are equally probable. It makes the estimate continuous where a class has one sample.
+    """
+    rows, codes, mass = class_rows(probabilities, weights)
+    laws = estimate_gaussians(x[rows], codes, mass, probabilities.shape[1])
+    likely = torch.where(weights[:, None] > 0, probabilities, 0)
+    most, top = likely.max(dim=0)
+    relative = likely / torch.where(most > 0, most, 1)
+    relative[top, torch.arange(len(top), device=top.device)] = 0
+    spread = (-torch.expm1(torch.log1p(-relative).sum(dim=0))).sqrt()  # √φ
+    if bool((spread == 1).all()):
+        return laws
+    own = laws.covariance.each_row(spread)[:, None] * laws.covariance.tensors()["rows"]
+    return Gaussians(laws.means, laws.covariance.with_tensors({"rows": own}))
+
+
+def class_shares(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    """Weights within each class, p, and √(p / (1 − Σ p²)), which makes factor rows; float64."""
+    share, freedom, _ = weigh(y, weights, n_classes)
+    return share, share.sqrt() * torch.where(freedom > 0, freedom, math.inf).rsqrt()[y]
+
+
+def weigh(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights within each class, p; of each class 1 − Σ p², and which row is its heaviest (the
+    first; n if it has none).
+    """
+    share, n = group_shares(y, weights.double(), n_classes), len(y)
+    top = share.new_zeros(n_classes).scatter_reduce_(0, y, share, "amax")
+    rows = torch.arange(n, device=y.device)
+    heaviest = y.new_full((n_classes,), n)
+    heaviest.scatter_reduce_(0, y, torch.where(share == top[y], rows, n), "amin")
+    # 1 − Σ p² without the difference of two numbers near 1: p_top (1 − p_top) + Σ p (1 − p)
+    others = torch.where(rows == heaviest[y], 0, share)
+    light = share.new_zeros(n_classes).index_add_(0, y, others)
+    freedom = (top * light).index_add_(0, y, others * (1 - others))
+    return share, freedom, heaviest
+
+
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     """The mass of each row within its group, where that has any; else rows count alike."""
-    whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)[groups]
-    alike = (1 / group_counts(groups, n_groups).to(mass))[groups]
-    return torch.where(whole > 0, mass / torch.where(whole > 0, whole, 1), alike)
+    whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)
+    if not bool((whole > 0).all()):
+        mass = torch.where(whole[groups] > 0, mass, 1)
+        counts = torch.bincount(groups, minlength=n_groups).clamp_min(1)
+        whole = torch.where(whole > 0, whole, counts.to(mass))
+    return mass / whole[groups]
 
 
-def group_counts(groups: Tensor, n_groups: int) -> Tensor:
-    """The number of rows of each group."""
-    counts = groups.new_zeros(n_groups, dtype=torch.long)
-    return counts.index_add_(0, groups, torch.ones_like(groups, dtype=torch.long))
+def mass_centre(x: Tensor, mass: Tensor) -> Tensor:
+    """The mean of the points by their mass, without a graph."""
+    return (mass / mass.sum()).to(x.dtype) @ x.detach()
 
 
-def group_sizes(groups: Tensor, n_groups: int) -> tuple[int, ...]:
-    """``group_counts`` as plain numbers."""
-    return tuple(group_counts(groups, n_groups).tolist())
+def centred(
+    x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Both clouds about a common centre (that of the masses, if given), against cancellation."""
+    if masses is None:
+        centre = (x.detach().mean(dim=0) + y.detach().mean(dim=0)) / 2
+    else:
+        centre = (mass_centre(x, masses[0]) + mass_centre(y, masses[1])) / 2
+    moved = x - centre
+    return moved, moved if y is x else y - centre
+
+
+def squared_distances(x: Tensor, y: Tensor, masses: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """‖x_i − y_j‖² (n, m) by one product about a common centre; never negative."""
+    x, y = centred(x, y, masses)
+    products = torch.addmm(x.square().sum(dim=1)[:, None], x, y.T, alpha=-2)  # (n, m)
+    return products.add_(y.square().sum(dim=1)).relu_()

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_known
-from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full
-from advect.data.laws.linalg import root
+from advect.data.laws.covariance import Covariance, Diagonal, Factored, Full, root
 from advect.errors import InputError
 
 _AIMS = ("pooled", "spherical")

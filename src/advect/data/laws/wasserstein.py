@@ -11,29 +11,34 @@ distance of (μ, s) and (μ', s') with s the standard deviations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Factored
-from advect.data.laws.gaussians import Gaussians
-from advect.data.laws.linalg import squared_gaps
+from advect.data.laws.gaussians import Gaussians, squared_distances
 from advect.errors import InputError
 
 Pair = tuple[int, int]
-Blocks = Sequence[Tensor] | Tensor
 
-_SMALL = 16  # rows of factors whose products are decomposed in one batch
+_FEW_PAIRS = 4096  # of points, whose distances are taken from differences
+_SMALL = 32  # rows of factors whose products are decomposed in one batch
 _BATCH_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
-_SINGLE = (
-    4 * torch.finfo(torch.float32).eps
-)  # of ‖A‖ ‖B‖: the error of ‖A Bᵀ‖_* from a product in float32
+_SINGLE = 4 * torch.finfo(torch.float32).eps  # of ‖A‖ ‖B‖: error of a norm by float32 products
 _NEGLIGIBLE = 1e-5  # of a gradient, where not all digits are asked for
 _KEPT_BYTES = 2**28  # of polar factors that are kept for a gradient
+
+
+def squared_gaps(x: Tensor, y: Tensor) -> Tensor:
+    """‖x_i − y_j‖² in float64, by differences where pairs are few, which is exact for near ones."""
+    x, y = x.double(), y.double()
+    if len(x) * len(y) > _FEW_PAIRS:
+        return squared_distances(x, y)
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | None = None) -> Tensor:
@@ -69,11 +74,12 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
         distances = distances + squared_gaps(a.covariance.scales(), b.covariance.scales())
     else:
         factors = a.covariance.compressed, b.covariance.compressed
-        traces = factors[0].traces()[:, None] + factors[1].traces()
+        traces = factors[0].traces()
+        traces = traces[:, None] + (traces if a is b else factors[1].traces())
         norms = nuclear_norms(*factors, upper=distances + traces, rtol=rtol, wanted=wanted)
         distances = distances + (traces - 2 * norms).clamp_min(0)
     if a is b:
-        distances = distances * (1 - torch.eye(len(a)).to(distances))
+        distances = distances * (1 - torch.eye(len(distances)).to(distances))
     return distances.to(torch.promote_types(a.means.dtype, b.means.dtype))
 
 
@@ -85,7 +91,8 @@ def nuclear_norms(
     rtol: float = 0.0,
     wanted: Tensor | None = None,
 ) -> Tensor:
-    """‖A_i B_jᵀ‖_* of all pairs of float64 factors, (k, k'); each pair once when ``a is b``.
+    """‖A_i B_jᵀ‖_* of all pairs of float64 factors, (k, k'). When ``a is b`` each pair is computed
+    once, and the diagonal is zero.
 
     Args:
         a, b: the factors.
@@ -93,24 +100,82 @@ def nuclear_norms(
         rtol: relative error that this difference may have.
         wanted: (k, k') bool, the pairs that are needed; above the diagonal when ``a is b``.
     """
-    row_counts = {*a.sizes, *b.sizes}
-    if len(row_counts) == 1 and 0 < min(row_counts) <= _SMALL:
-        left, right = (part.rows.reshape(len(part), -1, part.dim) for part in (a, b))
-        # products of all pairs of many laws would dwarf their distances
-        step = max(1, _BATCH_ENTRIES // (len(b.rows) * left.shape[1]))
-        small: Any = _SmallNuclearNorms.apply
-        return torch.cat([small(part, right) for part in left.split(step)])
     if wanted is None:
-        wanted = torch.ones(len(a), len(b), dtype=torch.bool)
+        wanted = torch.ones(len(a.sizes), len(b.sizes), dtype=torch.bool)
     if a is b:
         wanted = wanted.triu(diagonal=1)
-    allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
-    sizes = a.sizes, b.sizes
-    norms: Any = _NuclearNorms.apply(a.rows, b.rows, a is b, sizes, wanted.tolist(), allowed)
-    return norms
+    norms: Any
+    if max(*a.sizes, *b.sizes) <= _SMALL:
+        # Factors are padded with rows of zeros, which add singular values 0.
+        left, right = (
+            pad_sequence(part.rows.split(part.sizes), batch_first=True) for part in (a, b)
+        )
+        # Products of all pairs of many laws would dwarf their distances.
+        step = max(1, _BATCH_ENTRIES // max(1, len(b.sizes) * left.shape[1] * right.shape[1]))
+        parts = zip(left.split(step), wanted.to(left.device).split(step), strict=True)
+        norms = torch.cat([_SmallNorms.apply(*part, right, len(left) <= step) for part in parts])
+    else:
+        allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
+        pairs = [(i, j) for i, j in wanted.nonzero().tolist()]
+        norms = _LargeNorms.apply(a.rows, b.rows, (a.sizes, b.sizes), pairs, allowed)
+    return norms + norms.mT if a is b else norms
 
 
-class _NuclearNorms(torch.autograd.Function):
+class _SmallNorms(torch.autograd.Function):
+    """‖A_i B_jᵀ‖_* for the wanted pairs of small factors (k, r, d) and (k', s, d), decomposed in one
+    batch: a call for each pair would take longer than its work."""
+
+    @staticmethod
+    def forward(ctx, a: Tensor, wanted: Tensor, b: Tensor, keep: bool) -> Tensor:
+        ctx.save_for_backward(a, wanted, b)
+        ctx.factors = None
+        norms = a.new_zeros(wanted.shape)
+        products = torch.einsum("ird,jsd->ijrs", a, b)[wanted]
+        if keep and any(ctx.needs_input_grad):
+            ctx.factors, norms[wanted] = _polar_factors(products, a, wanted, b)
+        elif products.shape[1:] == (2, 2):  # s_1 + s_2 = √(s_1² + s_2² + 2 s_1 s_2)
+            squares = products.square().sum(dim=(1, 2))
+            norms[wanted] = (squares + 2 * torch.linalg.det(products).abs()).sqrt()
+        elif products.numel():
+            norms[wanted] = torch.linalg.svdvals(products).sum(dim=1)
+        return norms
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (grad,), (a, wanted, b), factors = grads, ctx.saved_tensors, ctx.factors
+        if factors is None:
+            products = torch.einsum("ird,jsd->ijrs", a, b)[wanted]
+            factors, _ = _polar_factors(products, a, wanted, b)
+        # ∂‖A Bᵀ‖_*/∂A = U Vᵀ B and ∂‖A Bᵀ‖_*/∂B = (U Vᵀ)ᵀ A, summed over the pairs of a law
+        pulls = a.new_zeros(*wanted.shape, a.shape[1], b.shape[1])
+        pulls[wanted] = factors * grad[wanted][:, None, None]
+        on_a = torch.einsum("ijrs,jsd->ird", pulls, b)
+        return on_a, None, torch.einsum("ijrs,ird->jsd", pulls, a), None
+
+
+def _polar_factors(products: Tensor, a: Tensor, wanted: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """U Vᵀ and Σ s of products K = A_i B_jᵀ = U diag(s) Vᵀ, (p, r, s) and (p,). Directions with s
+    below rounding contribute nothing to U Vᵀ: there the norm has a kink, and 0 is a subgradient."""
+    lengths = torch.linalg.vector_norm(a, dim=(1, 2))[:, None]
+    least = _ROUNDING * (lengths * torch.linalg.vector_norm(b, dim=(1, 2)))[wanted]
+    if not products.numel():
+        return products, products.new_zeros(len(products))
+    if products.shape[1:] == (2, 2):
+        # s_1 ± s_2 are the lengths of K ± cof K, and U Vᵀ = (K ± cof K)/(s_1 + s_2) by the sign of det K.
+        cofactors = products.flip(1, 2) * products.new_tensor([[1, -1], [-1, 1]])
+        sums = torch.stack([products + cofactors, products - cofactors])
+        signed = torch.linalg.vector_norm(sums, dim=(2, 3)) / 2**0.5
+        norms, gap = signed.amax(dim=0), signed.amin(dim=0)
+        least = torch.maximum(2 * least, 1e-12 * norms)
+        side = torch.where(norms - gap > least, torch.sign(signed[0] - signed[1]), 0)
+        scale = torch.where(norms > least, 1 / torch.where(norms > 0, norms, 1), 0)
+        return (products + side[:, None, None] * cofactors) * scale[:, None, None], norms
+    left, singular, right = torch.linalg.svd(products, full_matrices=False)
+    least = torch.maximum(least, 1e-12 * singular[:, 0])
+    return (left * (singular > least[:, None])[:, None, :]) @ right, singular.sum(dim=1)
+
+
+class _LargeNorms(torch.autograd.Function):
     """‖A_i B_jᵀ‖_* for pairs of row blocks of A and B.
 
     Decompositions run in float64 on one thread each, several at a time. Where a relative error is
@@ -122,58 +187,43 @@ class _NuclearNorms(torch.autograd.Function):
         ctx,
         a: Tensor,
         b: Tensor,
-        symmetric: bool,
         sizes: tuple[tuple[int, ...], tuple[int, ...]],
-        wanted: list[list[bool]],
+        pairs: list[Pair],
         allowed: tuple[float, Tensor] | None,
     ) -> Tensor:
         ctx.save_for_backward(a, b)
-        ctx.symmetric, ctx.sizes, ctx.exact = symmetric, sizes, allowed is None
+        ctx.sizes, ctx.pairs, ctx.exact, ctx.factors = sizes, pairs, allowed is None, {}
         a_blocks, b_blocks = a.split(sizes[0]), b.split(sizes[1])
-        rows, columns = range(len(a_blocks)), range(len(b_blocks))
-        ctx.pairs = [(i, j) for i in rows for j in columns if wanted[i][j]]
-        ctx.factors = {}
-        size = sum(sizes[0][i] * sizes[1][j] for i, j in ctx.pairs) * torch.float32.itemsize
-        keep = any(ctx.needs_input_grad[:2]) and not ctx.exact and size <= _KEPT_BYTES
+        size = sum(sizes[0][i] * sizes[1][j] for i, j in pairs) * torch.float32.itemsize
+        keep = any(ctx.needs_input_grad) and not ctx.exact and size <= _KEPT_BYTES
         lengths = _lengths(a_blocks)[:, None] * _lengths(b_blocks)
-        least = _ROUNDING * lengths
-
-        def is_exact_enough(pair: Pair, singular: Tensor, rounding: float = 0.0) -> bool:
-            assert allowed is not None
-            rtol, upper = allowed
-            error = _squares_error(singular, sizes[0][pair[0]] + sizes[1][pair[1]]) + rounding
-            return bool(2 * error <= rtol * (upper[pair] - 2 * singular.sum()))
 
         def norm(pair: Pair) -> Tensor:
             left, right = a_blocks[pair[0]], b_blocks[pair[1]]
-            if allowed is not None and not keep:  # a product in float32 takes half the time
-                singular = _singular_by_squares((left.float() @ right.float().mT).double())
-                if is_exact_enough(pair, singular, _SINGLE * float(lengths[pair])):
-                    return singular.sum()
-            product = left @ right.mT
+            if allowed is None:
+                return torch.linalg.svdvals(left @ right.mT).sum()
             if keep:
-                factor, singular = _polar(product, float(least[pair]))
-                ctx.factors[pair] = factor.float()
-                if is_exact_enough(pair, singular):
-                    return singular.sum()
-            return torch.linalg.svdvals(product).sum()
+                factor, singular = _polar(left @ right.mT, _ROUNDING * float(lengths[pair]))
+                ctx.factors[pair], error = factor.float(), 0.0
+            else:  # a product in float32 takes half the time
+                singular = _singular_by_squares((left.float() @ right.float().mT).double())
+                error = _SINGLE * lengths[pair]
+            # A distance that is small beside the norms needs more digits of them.
+            error = error + _squares_error(singular, len(left) + len(right))
+            if bool(2 * error <= allowed[0] * (allowed[1][pair] - 2 * singular.sum())):
+                return singular.sum()
+            return torch.linalg.svdvals(left @ right.mT).sum()
 
         norms = a.new_zeros(len(a_blocks), len(b_blocks))
-        values = side_by_side(norm, ctx.pairs, rows=max(sizes[0], default=0))
-        for pair, value in zip(ctx.pairs, values, strict=True):
+        values = side_by_side(norm, pairs, rows=max(sizes[0], default=0))
+        for pair, value in zip(pairs, values, strict=True):
             norms[pair] = value
-        if not symmetric:
-            return norms
-        # A Aᵀ is positive: its nuclear norm is its trace
-        traces = torch.stack([block.square().sum() for block in a_blocks])
-        return norms + norms.mT + traces.diag()
+        return norms
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
         (grad,), (a, b), (a_sizes, b_sizes) = grads, ctx.saved_tensors, ctx.sizes
         a_blocks, b_blocks = a.split(a_sizes), b.split(b_sizes)
-        if ctx.symmetric:
-            grad = torch.triu(grad) + torch.tril(grad, diagonal=-1).mT
         lengths = _lengths(a_blocks), _lengths(b_blocks)
         least = _ROUNDING * lengths[0][:, None] * lengths[1]
         negligible = torch.finfo(a.dtype).eps if ctx.exact else _NEGLIGIBLE
@@ -192,7 +242,7 @@ class _NuclearNorms(torch.autograd.Function):
                 factor = polar_factor(product, float(least[pair]))
             return factor.to(dtype) * grad[pair].to(dtype)
 
-        # row by row: all factors at once would be as large as the transport plan
+        # Row by row: all factors at once would be as large as the transport plan.
         for i, size in enumerate(a_sizes):
             pairs = [pair for pair in ctx.pairs if pair[0] == i and counts[pair]]
             factors = side_by_side(scaled_factor, pairs, rows=size)
@@ -201,36 +251,7 @@ class _NuclearNorms(torch.autograd.Function):
                 torch.addmm(on_a[i], torch.cat(factors, dim=1), others, out=on_a[i])
             for (_, j), factor in zip(pairs, factors, strict=True) if second else ():
                 torch.addmm(on_b[j], factor.mT, narrow[0][i], out=on_b[j])
-        grad_a, grad_b = grad_a.to(a.dtype), grad_b.to(a.dtype)
-        if ctx.symmetric:  # of the traces on the diagonal
-            repeats = torch.tensor(a_sizes, device=a.device)
-            grad_a += (2 * grad.diagonal()).repeat_interleave(repeats)[:, None] * a
-        return grad_a, grad_b, None, None, None, None
-
-
-class _SmallNuclearNorms(torch.autograd.Function):
-    """The same for batches of small factors (k, r, d) and (k', r, d), all pairs at once: laws of
-    single particles are many, and a call for each pair would take longer than its work."""
-
-    @staticmethod
-    def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
-        products = torch.einsum("ird,jsd->ijrs", a, b)
-        if products.shape[2:] == (2, 2):  # s_1 + s_2 = √(s_1² + s_2² + 2 s_1 s_2)
-            return (products.square().sum(dim=(2, 3)) + 2 * torch.linalg.det(products).abs()).sqrt()
-        return torch.linalg.svdvals(products).sum(dim=2)
-
-    @staticmethod
-    def backward(ctx, *grads: Tensor):
-        (grad,), (a, b) = grads, ctx.saved_tensors
-        products = torch.einsum("ird,jsd->ijrs", a, b)
-        left, singular, right = torch.linalg.svd(products, full_matrices=False)
-        least = torch.maximum(
-            _ROUNDING * _lengths(a)[:, None] * _lengths(b), 1e-12 * singular.amax(dim=2)
-        )
-        present = (singular > least[:, :, None])[:, :, None, :]
-        factors = (left * present) @ right * grad[:, :, None, None]
-        return torch.einsum("ijrs,jsd->ird", factors, b), torch.einsum("ijrs,ird->jsd", factors, a)
+        return grad_a.to(a.dtype), grad_b.to(a.dtype), None, None, None
 
 
 def polar_factor(matrix: Tensor, least: float = 0.0) -> Tensor:
@@ -285,12 +306,11 @@ def _significant(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible:
 
     The part of a pair in A_i is at most |g_ij| ‖B_j‖, and in B_j at most |g_ij| ‖A_i‖.
     """
-    counts = torch.zeros_like(grad, dtype=torch.bool)
-    for parts, dim in ((grad.abs() * b_lengths, 1), (grad.abs() * a_lengths[:, None], 0)):
-        counts |= parts * grad.shape[dim] > negligible * parts.sum(dim=dim, keepdim=True)
-    return counts
+    on_a, on_b = grad.abs() * b_lengths, grad.abs() * a_lengths[:, None]
+    counts = on_a * grad.shape[1] > negligible * on_a.sum(dim=1, keepdim=True)
+    return counts | (on_b * grad.shape[0] > negligible * on_b.sum(dim=0))
 
 
-def _lengths(blocks: Blocks) -> Tensor:
+def _lengths(blocks: tuple[Tensor, ...]) -> Tensor:
     """‖A_i‖ of all blocks."""
     return torch.stack([torch.linalg.vector_norm(block) for block in blocks])
