@@ -1,10 +1,10 @@
 """The ground cost between two labeled samples: features, and the laws of their labels."""
 
 from advect.cost.embedding import Embedding
-from advect.cost.exact_labels import ExactLabelOT
 from advect.cost.features import FeatureCost, SquaredEuclidean
 from advect.cost.ground import GroundCost
-from advect.cost.labels import Bures, LabelCost, MeansOnly, NoLabels
+from advect.cost.label_costs import ExactLabelOT, MeansOnly, NoLabels
+from advect.cost.labels import Bures, LabelCost
 from advect.cost.names import ByName
 from advect.cost.pair import PairCost
 from advect.cost.sketch import Sketch, SketchError

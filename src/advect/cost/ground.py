@@ -19,7 +19,8 @@ from advect._util import defaults
 from advect._util.checks import check_non_negative
 from advect.cost.embedding import Embeds, as_feature_cost
 from advect.cost.features import FeatureCost, SquaredEuclidean
-from advect.cost.labels import FEW_LAWS, Bures, LabelCost, NoLabels, as_label_cost
+from advect.cost.label_costs import NoLabels, as_label_cost
+from advect.cost.labels import FEW_LAWS, Bures, LabelCost
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
 from advect.data.dataset import LabeledDataset, has_classes

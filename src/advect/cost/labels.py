@@ -21,19 +21,17 @@ coordinates are appended to the features (``LabelCost.coordinates``, ``TargetVal
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_finite, check_methods
+from advect._util.checks import check_finite
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import diagonal_laws
 from advect.data.laws import bures
-from advect.data.laws.linalg import squared_gaps
 from advect.errors import InputError
 from advect.ot.plan import Index, Plan
 
@@ -95,7 +93,7 @@ class LabelTable:
         weight: w, of labels against features.
         within: D_a and D_b, where labels are soft.
         is_thin: whether there are so few laws that the label part is a product of thin factors.
-        floor: a lower bound of the label part.
+        floor, largest: a lower bound of the label part, and a bound of its size on the device.
     """
 
     def __init__(
@@ -110,10 +108,12 @@ class LabelTable:
         self.within, self.symmetric = within, symmetric
         self.is_thin, self.floor = distances.shape[1] <= FEW_LAWS, 0.0
         self._values = weight / 2 * distances.detach()
+        self.largest = self._values.abs().max().double()
         self._self_terms: list[Tensor] = []
         if within is not None:
             wide = [part.detach().double() for part in within]
             self.floor = self._least(wide)
+            self.largest = self.largest + weight / 4 * (wide[0].abs().max() + wide[1].abs().max())
             self._self_terms = [
                 weight / 2 * side.self_terms(part) for side, part in zip(sides, wide, strict=True)
             ]
@@ -152,16 +152,6 @@ class LabelTable:
             return mean
         own, other = self._self_terms
         return mean - (a @ own) * b.sum() - (b @ other) * a.sum()
-
-    def largest(self) -> Tensor:
-        """A bound of the label part, as a number on the device."""
-        tables = (self.distances, *(self.within or ()))
-        parts = [part.detach().abs().max().double() for part in tables]
-        return (
-            self.weight
-            / 2
-            * (parts[0] if len(parts) == 1 else parts[0] + (parts[1] + parts[2]) / 2)
-        )
 
     def class_plan(self, plan: Plan, by_law: Tensor | None = None) -> Tensor:
         """M = Qᵀ P Q', (k, k'); ``by_law`` is P Q' where it is known."""
@@ -348,58 +338,6 @@ class Bures(LabelCost):
     def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         above = wanted.triu(diagonal=1) if source is target else wanted
         return self(source, target, above) * wanted
-
-
-@dataclass(frozen=True)
-class MeansOnly(LabelCost):
-    """Classes by their means alone: ‖μ − μ'‖².
-
-    Example:
-        >>> import advect as ad
-        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"])
-        >>> ad.MeansOnly()(data, data).tolist()
-        [[0.0, 16.0], [16.0, 0.0]]
-    """
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        a, b = source.laws().means, target.laws().means
-        return squared_gaps(a, b).to(torch.promote_types(source.x.dtype, target.x.dtype))
-
-
-@dataclass(frozen=True)
-class NoLabels(LabelCost):
-    """Labels cost nothing: plain optimal transport of the features.
-
-    Example:
-        >>> import advect as ad
-        >>> data = ad.LabeledDataset([[0.0], [5.0]], ["a", "b"])
-        >>> ad.NoLabels()(data, data).tolist()
-        [[0.0, 0.0], [0.0, 0.0]]
-    """
-
-    costs = False
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return source.x.new_zeros(n_laws(source), n_laws(target))
-
-
-@dataclass(frozen=True)
-class _OwnLabels(LabelCost):
-    """A function of two datasets of one's own."""
-
-    function: Callable[[LabeledDataset, LabeledDataset], Tensor]
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return torch.as_tensor(self.function(source, target))
-
-
-def as_label_cost(label: object) -> LabelCost:
-    """A label cost, or a function of two datasets as one."""
-    if isinstance(label, LabelCost):
-        return label
-    remedy = "Pass ad.Bures(), ad.NoLabels() or a function."
-    check_methods("label must be a label cost", label, ("__call__",), remedy)
-    return _OwnLabels(cast(Callable[[LabeledDataset, LabeledDataset], Tensor], label))
 
 
 def n_laws(data: LabeledDataset) -> int:

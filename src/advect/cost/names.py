@@ -9,7 +9,7 @@ debiased distance stays one. The same rule holds within a dataset, whose names d
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from advect._util.checks import check_kind, check_non_negative
 from advect.cost.features import FeatureCost
-from advect.cost.labels import LabelCost, NoLabels
+from advect.cost.label_costs import NoLabels
+from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
@@ -63,7 +64,7 @@ class ByName(LabelCost):
     """
 
     penalty: float | Relative = Relative(1.0)
-    plus: LabelCost = NoLabels()
+    plus: LabelCost = field(default_factory=NoLabels)
     names_count = True
 
     def __post_init__(self) -> None:

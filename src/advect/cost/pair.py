@@ -216,7 +216,7 @@ class PairCost:
             far = [largest_length(data.x.detach(), data.weights) for data in datasets]
             far = torch.stack(far).max()
         if self.labels is not None:
-            labels = self.labels.largest()
+            labels = self.labels.largest
         sizes = torch.stack([torch.as_tensor(part) for part in (reach, far, labels)]).tolist()
         return sizes[0], sizes[1], sizes[2]
 

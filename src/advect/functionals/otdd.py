@@ -23,6 +23,7 @@ from advect.functionals.base import Functional, State
 from advect.ot.ranks import Group
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
+from advect.transport.ranks import ShardedTransport
 from advect.transport.transport import Transport, check_dataset
 
 
@@ -80,14 +81,10 @@ class OTDD(Functional):
             check_kind(what, solver, Sinkhorn, remedy)
         if memory_limit is not None:
             as_bytes(memory_limit)
-        self.transport = Transport(
-            cost_for(cost, target),
-            solver,
-            memory_limit,
-            group,
-        )
-        self.stochastic = self.transport.solver.stochastic
-        self.curved = not self.transport.cost.feature_cost.linear
+        ground = cost_for(cost, target)
+        self.transport = Transport(ground, solver, memory_limit)
+        if group is not None:
+            self.transport = ShardedTransport(ground, solver, memory_limit, group)
 
     @property
     def cost(self) -> GroundCost:

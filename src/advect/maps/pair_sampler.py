@@ -24,7 +24,8 @@ from advect._util.checks import (
     missing_labels,
 )
 from advect.cost.ground import GroundCost, check_features
-from advect.cost.labels import Bures, NoLabels, checked_distances
+from advect.cost.label_costs import NoLabels
+from advect.cost.labels import Bures, checked_distances
 from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import with_class_laws

@@ -4,7 +4,7 @@ The solvers are ``advect.Sinkhorn``, ``advect.ExactOT`` and ``advect.MiniBatch``
 or a cost of your own is made of."""
 
 from advect.ot.cost import Cost
-from advect.ot.solution import Solution
-from advect.ot.solver import Solver, divergence
+from advect.ot.divergence import divergence
+from advect.ot.solver import Solution, Solver
 
 __all__ = ["Cost", "Solution", "Solver", "divergence"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ ENTRIES = 8_000_000  # numbers in a block: enough rows for an efficient product
 _LEAST_ROWS, _BLOCKS_AT_ONCE = 16, 16
 
 
+@dataclass(eq=False)
 class Cost(ABC):
     """A cost matrix C (n, m), in memory or not.
 
@@ -28,25 +30,15 @@ class Cost(ABC):
         room: bytes that a solver may use for matrices, or None for no limit.
         matrix: the matrix, if it is in memory.
         reports: whether this process issues the warnings about this problem.
-        block_rows: rows in a block, so that a few blocks fit into the room at once.
     """
 
-    matrix: Any = None
-    reports: bool = True
-
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        dtype: torch.dtype,
-        device: torch.device,
-        room: int | None = None,
-    ) -> None:
-        self.shape, self.dtype, self.device, self.room = shape, dtype, device, room
-        self._extremes: tuple[float, float] | None = None
-        entries = ENTRIES
-        if room is not None:
-            entries = min(entries, room // (_BLOCKS_AT_ONCE * dtype.itemsize))
-        self.block_rows = min(shape[0], max(_LEAST_ROWS, entries // shape[1]))
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+    room: int | None = None
+    matrix: Any = field(default=None, init=False)
+    reports: bool = field(default=True, init=False)
+    _extremes: tuple[float, float] | None = field(default=None, init=False)
 
     @abstractmethod
     def rows(self, index: Index, columns: Maybe = None, out: Maybe = None) -> Tensor:
@@ -72,8 +64,12 @@ class Cost(ABC):
         return self._extremes
 
     def blocks(self, rows: int | None = None) -> Iterator[slice]:
-        """Slices of rows that cover the matrix."""
-        n, rows = self.shape[0], rows or self.block_rows
+        """Slices of rows that cover the matrix, by default so many that a few blocks fit into the room."""
+        n, m = self.shape
+        if rows is None:
+            room = math.inf if self.room is None else self.room
+            entries = int(min(ENTRIES, room // (_BLOCKS_AT_ONCE * self.dtype.itemsize)))
+            rows = max(_LEAST_ROWS, entries // m)
         return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
     def dense(self) -> Tensor:

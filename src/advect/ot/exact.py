@@ -14,9 +14,9 @@ from advect._util.checks import check_count, check_finite
 from advect._util.memory import readable
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.cost import Cost, DenseCost
+from advect.ot.divergence import Support
 from advect.ot.plan import ScatteredPlan, SparsePlan
-from advect.ot.solution import Solution
-from advect.ot.solver import AnyCost, Mass, Solver, Start, Support, check_problem
+from advect.ot.solver import AnyCost, Mass, Solution, Solver, Start, check_problem
 
 # of float64 and the size of the cost that the simplex needs: costs, their copy in its unit, flows,
 # plan

@@ -106,7 +106,8 @@ class RowKernel(Kernel):
                 self._costs = self._costs.to(self.dtype)  # once, instead of at each use
             self.extremes = cost.extremes()
             return
-        scratch = 3 * cost.block_rows * self.shape[1] * self.dtype.itemsize
+        block = next(cost.blocks())
+        scratch = 3 * block.stop * self.shape[1] * self.dtype.itemsize
         matrices = ((room or 0) - scratch) // max(1, size)
         self._fits, self._has_both = matrices >= 1, matrices >= 2
         self.recomputes = not self._fits
@@ -122,8 +123,8 @@ class RowKernel(Kernel):
         matrix = self._kernel if self._kernel is not None or self._has_both else self._costs
         if matrix is None:
             matrix = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        for block, costs in self._cost_blocks(lambda block: matrix[block]):
-            _fill(costs, f[block], g, epsilon, matrix[block])
+        for block, costs, out in self._cost_blocks(matrix):
+            _fill(costs, f[block], g, epsilon, out)
         self._kernel = matrix
         if not self._has_both:
             self._costs = None  # overwritten by K
@@ -155,11 +156,7 @@ class RowKernel(Kernel):
         if not self.costly:
             yield from ((block, self._kernel[block]) for block in self.cost.blocks())
             return
-        scratch = torch.empty(
-            self._block_rows(), self.shape[1], dtype=self.dtype, device=self.device
-        )
-        for block, costs in self._cost_blocks(lambda block: scratch[: block.stop - block.start]):
-            out = scratch[: block.stop - block.start]
+        for block, costs, out in self._cost_blocks():
             yield block, _fill(costs, self.f[block], self.g, self.epsilon, out)
 
     def softmins(
@@ -169,15 +166,11 @@ class RowKernel(Kernel):
             self._load()
         weighted = (g / epsilon + b.log()).to(self.dtype)
         f, log_a = [], a.log()
-        scratch = torch.empty(
-            self._block_rows(), self.shape[1], dtype=self.dtype, device=self.device
-        )
         # The column sums are kept as exp(−top) Σ, with ``top`` the largest exponent so far: for
         # exponents t of a new block, sums ← sums exp(old top − top) + Σ exp(t − top).
         sums = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
         top = torch.full_like(sums, -math.inf)
-        for block, costs in self._cost_blocks(lambda block: None):
-            out = scratch[: block.stop - block.start]
+        for block, costs, out in self._cost_blocks(keep_costs=True):
             peak = torch.add(weighted, costs, alpha=-1 / epsilon, out=out).amax(1, keepdim=True)
             total = _exp(out.sub_(peak)).sum(dim=1).double()
             f.append(-damping * epsilon * (peak[:, 0].double() + total.log()))
@@ -219,22 +212,31 @@ class RowKernel(Kernel):
             self.cost.release()
         return check_extremes(torch.stack(ends))
 
-    def _block_rows(self) -> int:
-        """Few rows where costs are stored; enough for an efficient product where they are computed."""
-        few = min(self.shape[0], max(1, _CACHED_ENTRIES // self.shape[1]))
-        return self.cost.block_rows if self._costs is None else few
+    def _cost_blocks(
+        self, matrix: Tensor | None = None, *, keep_costs: bool = False
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """(rows, their costs, space for results) block by block.
 
-    def _cost_blocks(self, out: Callable[[slice], Tensor | None]) -> Iterator[tuple[slice, Tensor]]:
-        """(rows, their costs) block by block: stored, or new, in ``out`` of the rows if its dtype fits."""
-        step = self._block_rows()
-        for start in range(0, self.shape[0], step):
-            block = slice(start, min(start + step, self.shape[0]))
+        The space is that of the rows in ``matrix``, or scratch. Costs are stored ones, or new: in the
+        space, unless they must outlive what is written there. Blocks have few rows where costs are
+        stored, so that exponentials are taken in the cache, and enough for an efficient product where
+        costs are computed.
+        """
+        few, scratch = max(1, _CACHED_ENTRIES // self.shape[1]), None
+        for block in self.cost.blocks(None if self._costs is None else few):
+            if matrix is not None:
+                out = matrix[block]
+            else:
+                if scratch is None:
+                    scratch = torch.empty(
+                        block.stop, self.shape[1], dtype=self.dtype, device=self.device
+                    )
+                out = scratch[: block.stop - block.start]
             if self._costs is not None:
-                yield block, self._costs[block]
-                continue
-            room = out(block)
-            fits = room is not None and room.dtype == self.cost_dtype
-            yield block, self.cost.rows(block, out=room if fits else None)
+                yield block, self._costs[block], out
+            else:
+                into = None if keep_costs or out.dtype != self.cost_dtype else out
+                yield block, self.cost.rows(block, out=into), out
 
 
 @dataclass(eq=False)

@@ -22,11 +22,13 @@ from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.plan import ScatteredPlan
 from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solution import SIDES, Divergence, Solution
 from advect.ot.solver import (
+    SIDES,
     AnyCost,
+    Divergence,
     Keep,
     Mass,
+    Solution,
     Solver,
     Start,
     check_problem,

@@ -21,11 +21,11 @@ from advect._util.checks import check_count, check_positive
 from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.cost import Cost, DenseCost, as_cost
+from advect.ot.divergence import Support
 from advect.ot.dual import CAP, Balanced, Ending, Penalised, Scale
 from advect.ot.iteration import Iteration
 from advect.ot.kernel import SMALL
-from advect.ot.solution import Potentials, Solution
-from advect.ot.solver import AnyCost, Mass, Solver, Start, Support, check_problem
+from advect.ot.solver import AnyCost, Mass, Potentials, Solution, Solver, Start, check_problem
 
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _LEAST_TOL = 1e-12  # that a solver is sharpened to

@@ -12,8 +12,7 @@ from advect.data.dataset import LabeledDataset
 from advect.functionals.otdd import OTDD
 from advect.ot.exact import ExactOT
 from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solution import Solution
-from advect.ot.solver import Solver, check_solver as as_solver
+from advect.ot.solver import Solution, Solver, check_solver as as_solver
 from advect.testing.flows import check_functional, close, require, small_pair
 
 

@@ -25,9 +25,9 @@ from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import memberships, require_classes
 from advect.errors import InputError
+from advect.ot.divergence import warn_unresolved
 from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solution import Divergence, debiased, envelope, warn_unresolved
-from advect.ot.solver import Solver, check_solver
+from advect.ot.solver import Divergence, Solver, check_solver, debiased, envelope
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
 from advect.transport.notes import (
     Note,

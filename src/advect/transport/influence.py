@@ -24,7 +24,7 @@ from torch import Tensor
 
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.ot.solution import Divergence
+from advect.ot.solver import Divergence
 from advect.transport.redraw import varies
 
 _LIGHT = 1e-3  # of the mass of a law: pairs of laws with less do not move the variance

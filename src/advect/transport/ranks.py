@@ -14,25 +14,26 @@ made on each, whatever its pairs of classes are."""
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
-from advect._util.memory import MemoryLimit, as_bytes
+from advect._util.memory import as_bytes
 from advect.cost import GroundCost, PairCost
-from advect.cost.labels import LabelCost, NoLabels, n_laws
+from advect.cost.label_costs import KnownDistances, NoLabels
+from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_features
 from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.ranks import Group
 from advect.ot.sharded import ShardedCost
-from advect.ot.solution import Divergence, Solution
-from advect.ot.solver import Solver
-from advect.transport.triple import KnownDistances, Triple
+from advect.ot.solver import Divergence, Solution, Solver
+from advect.transport.state import State
+from advect.transport.transport import COPIES, Transport, Triple
 
 
 class ShardedTriple(Triple):
@@ -116,8 +117,9 @@ class ShardedTriple(Triple):
         own, n = self.group.each(lambda: super(ShardedTriple, self).make(side)), self.weights
         return ShardedCost(own, len(n[side == "target"]), self.group)
 
-    def largest(self) -> float:
-        return self.group.largest(super().largest())
+    def largest(self, solver: Solver) -> tuple[float, bool]:
+        largest, is_precise = super().largest(solver)
+        return self.group.largest(largest), self.group.largest(float(not is_precise)) == 0
 
     def rounding(self, side: str) -> float:
         return self.group.largest(super().rounding(side))
@@ -143,11 +145,35 @@ class ShardedTriple(Triple):
         )
 
 
-def agreed_limit(limit: MemoryLimit, device: torch.device, group: Group) -> int:
-    """The least limit of all ranks; ranks of one machine share what is free there."""
-    alone = limit is not None or device.type != "cpu"
-    sharing = 1 if alone else int(os.environ.get("LOCAL_WORLD_SIZE", group.size))
-    return -int(group.largest(-as_bytes(limit, device) / sharing))
+@dataclass(frozen=True, eq=False)
+class ShardedTransport(Transport):
+    """The debiased problem of a flow on several ranks."""
+
+    group: Group = field(default_factory=Group)
+
+    def begin(self, rho: LabeledDataset, target: LabeledDataset) -> dict[str, Tensor]:
+        fitted = super().begin(rho, target)
+        return {name: self.group.of_first(value) for name, value in fitted.items()}
+
+    def _flow_problem(
+        self, rho: LabeledDataset, target: LabeledDataset, state: State
+    ) -> ShardedTriple:
+        plain = super()._flow_problem(rho, target, state)
+        cost = self.cost.with_state(state.fitted)
+        place = (cost, rho, target, plain.dtype, plain.limit, COPIES, self.group)
+        problem = ShardedTriple(*place)
+        problem.check(first=state.f is None)
+        return problem
+
+    def _limit(self, needed: int, data: LabeledDataset) -> int | None:
+        """The least limit of all ranks, of which each has its rows; ranks of one machine share what is
+        free there.
+        """
+        alone = self.memory_limit is not None or data.x.device.type != "cpu"
+        sharing = 1 if alone else int(os.environ.get("LOCAL_WORLD_SIZE", self.group.size))
+        own = as_bytes(self.memory_limit, data.x.device) / sharing
+        needed, limit = -(-needed // self.group.size), -int(self.group.largest(-own))
+        return limit if needed > limit else None
 
 
 class _Shared(torch.autograd.Function):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from advect.errors import InputError
 from advect.ot.plan import NoPlan
-from advect.ot.solution import Solution
+from advect.ot.solver import Solution
 
 _NAMES = {"within": "self"}  # of fields whose name in files is another
 _CASTS = {"calls": int, "iterations": int, "self_iterations": int}

@@ -1,14 +1,18 @@
 """The debiased transport problem between two labeled datasets, for every use: a distance, a step of
 a flow, and a flow on several ranks.
 
-Each of them decides here whether the costs fit into memory, in which dtype they are computed, which
-epsilon and which tolerance the solver has, where it starts, what is solved once, and what the gradient
-is (``advect.ot.solution``: the envelope theorem).
+    S(ρ, β) = OT_c(ρ, β) − ½ OT_c(ρ, ρ) − ½ OT_c(β, β)
+
+``Triple`` solves the three problems one at a time. ``Transport`` decides whether the costs fit into
+memory, in which dtype they are computed, which epsilon and which tolerance the solver has, where it
+starts, and what is solved once. The gradient is that of the envelope theorem (``advect.ot.solver``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -16,24 +20,131 @@ from torch import Tensor
 from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
 from advect.cost import GroundCost, PairCost
+from advect.cost.label_costs import KnownDistances
 from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot.cost import Cost, DenseCost
 from advect.ot.dual import Scale
-from advect.ot.ranks import Group
-from advect.ot.solution import SIDES, Divergence
-from advect.ot.solver import Solver
-from advect.transport.ranks import ShardedTriple, agreed_limit
+from advect.ot.plan import NoPlan
+from advect.ot.solver import SIDES, Divergence, Solution, Solver
 from advect.transport.state import State
-from advect.transport.triple import KnownDistances, Triple
 
 Pairs = tuple[PairCost, PairCost, PairCost]
 
 _WIDE = torch.float64
 _LARGE = 2**26  # bytes below which memory is not asked about
 _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
-_COPIES = 3  # of the features in a step: laws keep a factor of their size, and so has the gradient
+COPIES = 3  # of the features in a step: laws keep a factor of their size, and so has the gradient
 # share of the energy that rounding may take before float64 takes over: it is bounded from far above
 _LOST = 0.1
 _LOOSE = 0.1  # share of a value that a tolerance may leave open, as far as that is bounded
+
+
+@dataclass(eq=False)
+class Triple:
+    """The problems between source and target, within the source, and within the target.
+
+    Args:
+        between: makes the ground cost of a side, when its turn has come.
+        weights: of source and target.
+        dtype: of the costs.
+        limit: bytes for costs in blocks; None for matrices.
+        copies: of the features that a step keeps beside the costs.
+    """
+
+    between: Callable[[str], PairCost]
+    weights: tuple[Tensor, Tensor]
+    dtype: torch.dtype
+    limit: int | None
+    copies: int = 0
+    pairs: dict[str, PairCost] = field(default_factory=dict, init=False)
+    _cross: Cost | None = field(default=None, init=False)  # made before it is solved
+
+    def pair(self, side: str) -> PairCost:
+        """The ground cost of a side."""
+        if side not in self.pairs:
+            self.pairs[side] = self.between(side)
+        return self.pairs[side]
+
+    def make(self, side: str) -> Cost:
+        """The cost of a side for a solver, as a matrix or in blocks."""
+        if side == "cross" and self._cross is not None:
+            cost, self._cross = self._cross, None
+            return cost
+        pair = self.pair(side)
+        if self.limit is None:
+            return DenseCost(pair.matrix(self.dtype))
+        samples = len(pair.source) + len(pair.target)
+        beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
+        return pair.blocked(self.dtype, self.limit, beside)
+
+    def prepared(self, solver: Solver, *, refined: bool = False) -> Solver:
+        """The solver with every option that depends on the problem made a number, or as precise as it
+        can be.
+        """
+        self._cross = cost = self.make("cross")
+        solver = solver.prepare(cost, *self.weights)
+        return solver.refined(cost, *self.weights) if refined else solver
+
+    def largest(self, solver: Solver) -> tuple[float, bool]:
+        """The largest cost between source and target, before they are solved, or a bound of it where
+        looking would take a pass over blocks; and whether costs of this dtype have digits enough for
+        what the prepared solver makes of them.
+        """
+        bound = None if self.limit is None else self.pair("cross").largest
+        if bound is None:
+            assert self._cross is not None
+            bound = max(map(abs, self._cross.extremes()))
+        if self.dtype == _WIDE or not solver.epsilon:
+            return bound, True
+        shape = len(self.weights[0]), len(self.weights[1])
+        return bound, Scale(shape, 0.0, bound, solver.epsilon).enough(self.dtype)
+
+    def rounding(self, side: str) -> float:
+        """How far entries of the cost of a side are off."""
+        return self.pair(side).rounding(self.dtype)
+
+    def solve(self, solver: Solver) -> Divergence:
+        """All three solutions with their plans, by a prepared solver."""
+        found = solver.divergence(self.make, *self.weights)
+        cross, source, target = map(self.rounding, SIDES)
+        return replace(found, cost_error=cross + (source + target) / 2)
+
+    def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
+        """Values, potentials and gradient alone: each plan is contracted and released with its cost.
+
+        The problem within the target is solved once in a flow, and its value holds its rounding.
+        """
+        pulls, roundings = {}, {}
+
+        def keep(side: str, solution: Solution) -> Solution:
+            if not (math.isfinite(solution.value) and math.isfinite(solution.marginal_error)):
+                raise InputError(
+                    f"{type(solver).__name__} found no solution of a transport problem",
+                    f"a value of {solution.value} at epsilon {solution.epsilon:.3g}",
+                    "Raise its epsilon, or use ad.Sinkhorn().",
+                )
+            roundings[side], error = self.rounding(side), solution.value_error
+            if side == "target":
+                error += roundings[side]
+            else:
+                pulls[side] = self.pull(side, solution)
+            del self.pairs[side]
+            return replace(solution, value_error=error, coupling=NoPlan())
+
+        found = solver.divergence(self.make, *self.weights, warm=warm, target=target, keep=keep)
+        # Of parts that were drawn it is a mean over their mass: in these units a sample that was
+        # drawn moves by T(x) − x, and the others stay.
+        contracted = found.drawn * (pulls["cross"] - pulls["source"] / 2)
+        error = roundings["cross"] + roundings["source"] / 2
+        return replace(found, cost_error=error, contracted=contracted)
+
+    def pull(self, side: str, solution: Solution) -> Tensor:
+        """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
+        pair = self.pair(side)
+        if not pair.moves():
+            return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
+        return pair.contract(solution.coupling).double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +154,10 @@ class Transport:
     cost: GroundCost
     solver: Solver
     memory_limit: MemoryLimit = None
-    group: Group | None = None
 
     def begin(self, rho: LabeledDataset, target: LabeledDataset) -> dict[str, Tensor]:
         """The state before the first step: what the cost has fitted to these datasets."""
-        fitted, group = self.cost.fitted(rho, target).state(), self.group
-        return fitted if group is None else {k: group.of_first(v) for k, v in fitted.items()}
+        return self.cost.fitted(rho, target).state()
 
     def __call__(
         self, rho: LabeledDataset, target: LabeledDataset, tensors: dict[str, Tensor]
@@ -84,8 +193,8 @@ class Transport:
         triple = self._flow_problem(rho, target, state)
         solver = self.solver.continued(state.epsilon, state.tol, state.calls)
         solver, drawn = triple.prepared(solver), self.solver.stochastic
-        largest = triple.largest()
-        if not triple.is_precise(solver, largest):
+        largest, is_precise = triple.largest(solver)
+        if not is_precise:
             return None
         target_labels = triple.pair("target").labels if drawn else None
         rounding = 0.0
@@ -125,17 +234,10 @@ class Transport:
 
     def _flow_problem(self, rho: LabeledDataset, target: LabeledDataset, state: State) -> Triple:
         """The problems of a step."""
-        cost = self.cost.with_state(state.fitted)
+        cost, labels, weights = self.cost.with_state(state.fitted), state.target_labels, rho.weights
         dtype = self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
         dtype = _WIDE if state.wide else dtype
-        labels, size = state.target_labels, 1 if self.group is None else self.group.size
-        rows = -(-len(rho) // size)
-        needed = _MATRICES * max(len(rho), len(target)) * rows * dtype.itemsize
-        limit = self._limit(needed, rho.x.device)
-        if self.group is not None:
-            problem = ShardedTriple(cost, rho, target, dtype, limit, _COPIES, self.group)
-            problem.check(first=state.f is None)
-            return problem
+        limit = self._limit(_MATRICES * max(len(rho), len(target)) * len(rho) * dtype.itemsize, rho)
 
         def between(side: str) -> PairCost:
             if side == "cross":
@@ -146,18 +248,14 @@ class Transport:
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
-        return Triple(between, (rho.weights, target.weights), dtype, limit, _COPIES)
+        return Triple(between, (weights, target.weights), dtype, limit, COPIES)
 
-    def _limit(self, needed: int, device: torch.device) -> int | None:
+    def _limit(self, needed: int, data: LabeledDataset) -> int | None:
         """Bytes for costs in blocks; None where matrices of so many bytes fit."""
         in_blocks = self.solver.stochastic  # it never looks at whole matrices
         if not in_blocks and self.memory_limit is None and needed < _LARGE:
             return None
-        limit = (
-            as_bytes(self.memory_limit, device)
-            if self.group is None
-            else agreed_limit(self.memory_limit, device, self.group)
-        )
+        limit = as_bytes(self.memory_limit, data.x.device)
         return limit if in_blocks or needed > limit else None
 
     def prepared(
@@ -170,7 +268,7 @@ class Transport:
         triple = self._distance_problem(self.cost, source, target, dtype)
         solver = triple.prepared(self.solver)
         pairs = triple.pair("cross"), triple.pair("source"), triple.pair("target")
-        if not triple.is_precise(solver, triple.largest()):
+        if not triple.largest(solver)[1]:
             triple = self._distance_problem(*self.cost.widened(source, target), _WIDE)
             solver = triple.prepared(self.solver)
         return triple, solver, pairs
@@ -186,7 +284,7 @@ class Transport:
         """The problems of a distance, whose costs stay."""
         n, m = len(source), len(target)
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
-        limit = self._limit(needed, source.x.device)
+        limit = self._limit(needed, source)
         pairs = cost.between_all(source, target, limit)
         between = dict(zip(SIDES, pairs, strict=True)).__getitem__
         return Triple(between, (source.weights, target.weights), dtype, limit)

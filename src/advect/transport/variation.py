@@ -13,7 +13,7 @@ from advect._util.checks import check_count, check_kind, check_known, check_numb
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.ot.solution import Divergence
+from advect.ot.solver import Divergence
 from advect.transport.influence import energy_error, why_unknown
 from advect.transport.redraw import check_varies, redrawn, varies
 

@@ -177,7 +177,7 @@ class Factored(Covariance):
                 f"shape {tuple(self.rows.shape)} for sizes summing to {sum(self.sizes)}",
                 "Stack the factors A_i of S_i = A_iᵀ A_i and give their row counts.",
             )
-        self.__dict__["dim"] = self.rows.shape[1]
+        object.__setattr__(self, "dim", self.rows.shape[1])
 
     def dense(self) -> Tensor:
         return torch.stack([block.mT @ block for block in self.parts()])

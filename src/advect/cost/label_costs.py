@@ -1,20 +1,56 @@
-"""The label cost without a Gaussian assumption: transport between the samples of classes."""
+"""Label costs beside ``Bures``: means alone, none, transport between samples, given distances, a function."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_methods
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import label_samples
-from advect.data.laws.linalg import squared_distances
+from advect.data.laws.linalg import squared_distances, squared_gaps
 from advect.errors import InputError
+from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
-from advect.ot.solution import debiased, envelope
-from advect.ot.solver import Solver, check_solver, solve_divergence
+from advect.ot.solver import Solver, check_solver, debiased, envelope
+
+
+@dataclass(frozen=True)
+class MeansOnly(LabelCost):
+    """Classes by their means alone: ‖μ − μ'‖².
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [2.0], [5.0]], ["a", "a", "b"])
+        >>> ad.MeansOnly()(data, data).tolist()
+        [[0.0, 16.0], [16.0, 0.0]]
+    """
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        a, b = source.laws().means, target.laws().means
+        return squared_gaps(a, b).to(torch.promote_types(source.x.dtype, target.x.dtype))
+
+
+@dataclass(frozen=True)
+class NoLabels(LabelCost):
+    """Labels cost nothing: plain optimal transport of the features.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [5.0]], ["a", "b"])
+        >>> ad.NoLabels()(data, data).tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+    """
+
+    costs = False
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return source.x.new_zeros(n_laws(source), n_laws(target))
 
 
 @dataclass(frozen=True)
@@ -100,3 +136,36 @@ def _class_samples(x: Tensor, y: Tensor, weights: Tensor) -> dict[int, tuple[Ten
         alike = torch.full_like(mass, 1 / len(mass))
         parts[code] = (x[rows], mass / mass.sum() if bool(mass.sum() > 0) else alike)
     return parts
+
+
+@dataclass(frozen=True, eq=False)
+class KnownDistances(LabelCost):
+    """A label cost with given distances; for soft labels also those within either dataset."""
+
+    distances: Tensor
+    own: tuple[Tensor, Tensor] | None = None
+
+    def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
+        return (self.distances, self.distances) if self.own is None else self.own
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return self.distances
+
+
+@dataclass(frozen=True)
+class _OwnLabels(LabelCost):
+    """A function of two datasets of one's own."""
+
+    function: Callable[[LabeledDataset, LabeledDataset], Tensor]
+
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        return torch.as_tensor(self.function(source, target))
+
+
+def as_label_cost(label: object) -> LabelCost:
+    """A label cost, or a function of two datasets as one."""
+    if isinstance(label, LabelCost):
+        return label
+    remedy = "Pass ad.Bures(), ad.NoLabels() or a function."
+    check_methods("label must be a label cost", label, ("__call__",), remedy)
+    return _OwnLabels(cast(Callable[[LabeledDataset, LabeledDataset], Tensor], label))
