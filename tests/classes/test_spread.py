@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 import advect as ad
 from advect.classes.clustering import neighbor_graph
 from advect.classes.embedding import oriented_gradients, points_of
-from advect.classes.spread import one_hot, solved, spread
+from advect.classes.pseudo import one_hot, solved, spread
 
 
 def images(n=6, side=12, seed=0):

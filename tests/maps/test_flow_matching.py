@@ -12,7 +12,7 @@ from torch import nn
 
 import advect as ad
 from advect.maps import FlowMatchingMap
-from advect.maps.networks import Carrier
+from advect.maps.neural import Carrier
 
 QUICK = {"updates": 20, "width": 32, "progress": False}
 

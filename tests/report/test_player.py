@@ -19,9 +19,9 @@ import advect as ad
 from advect.cli.rundir import Curves
 from advect.io.trajectory import Frame
 from advect.report import write_report
+from advect.report.frames import Story
 from advect.report.images import Shades
 from advect.report.scene import partners
-from advect.report.story import Story
 
 EVIL = "<script>alert(1)</script>"
 

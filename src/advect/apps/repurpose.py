@@ -35,7 +35,7 @@ from advect.errors import InputError
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import Samples, check_columns
-from advect.maps.posteriors import folds_of
+from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
 from advect.transport.transport import check_dataset
 

@@ -19,8 +19,7 @@ from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 from advect.errors import InputError
-from advect.maps.network_map import NetworkMap
-from advect.maps.networks import Carrier, Velocity, fixed_random_state, standard_units
+from advect.maps.neural import Carrier, NetworkMap, Velocity, fixed_random_state, standard_units
 from advect.maps.pair_sampler import Pairs, PairSampler
 
 _N_STATISTICS = 1024  # pairs from which scales are computed
