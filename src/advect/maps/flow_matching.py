@@ -18,9 +18,9 @@ from advect._util.checks import check_count, check_non_negative
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
-from advect.errors import InputError
 from advect.maps.neural import Carrier, NetworkMap, Velocity, fixed_random_state, standard_units
 from advect.maps.pair_sampler import Pairs, PairSampler
+from advect.spaces.inputs import require
 
 _N_STATISTICS = 1024  # pairs from which scales are computed
 _LEARNING_RATE = 2e-3
@@ -81,8 +81,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         """
         if not isinstance(start, PairSampler):
             return super().fit(start, end)
-        if end is not None:
-            raise InputError("a sampler has both datasets", "an end as well", "Call fit(pairs).")
+        require(end is None, "a sampler has both datasets", "an end as well", "Call fit(pairs).")
         source, present = start.source, start.drawn_classes
         self.sample_shape_ = None
         self.classes_, self.columns_ = (), source.columns

@@ -78,14 +78,20 @@ def _dense(widths: tuple[int, ...]) -> list[nn.Module]:
     return [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ELU())]
 
 
+def _zero_layer(width: int, out: int) -> nn.Linear:
+    """A layer that starts at zero."""
+    layer = nn.Linear(width, out)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
 class Perceptron(nn.Module):
     """Fully connected layers; the last starts at zero, so that x + f(x) starts as the identity."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        last = nn.Linear(_HIDDEN[-1], math.prod(shape))
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
+        last = _zero_layer(_HIDDEN[-1], math.prod(shape))
         self.layers = nn.Sequential(*_dense((math.prod(shape), *_HIDDEN)), last)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,10 +110,8 @@ class Velocity(nn.Module):
         self.time = nn.Linear(2 * _N_WAVES + 1, width)
         self.label = nn.Embedding(n_labels + 1, width)  # the last is for unknown labels
         self.inner = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
-        self.last = nn.Linear(width, d)
+        self.last = _zero_layer(width, d)
         nn.init.normal_(self.label.weight, std=0.5)
-        nn.init.zeros_(self.last.weight)
-        nn.init.zeros_(self.last.bias)
         self.register_buffer("waves", math.pi * torch.arange(1.0, _N_WAVES + 1))
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
@@ -159,9 +163,8 @@ class Carrier(Standardized):
 
     def standard(self, x: Tensor, t: Tensor, codes: Tensor) -> Tensor:
         """f at samples in the units of the data; codes outside 0 … n_labels − 1 are unknown."""
-        known = (codes >= 0) & (codes < self.n_labels)
-        labels = torch.where(known, codes, self.n_labels)
-        return self.network(((x - self.centre) / self.scale).float(), t.float(), labels)
+        codes = torch.where((codes >= 0) & (codes < self.n_labels), codes, self.n_labels)
+        return self.network(((x - self.centre) / self.scale).float(), t.float(), codes)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         x = x.to(self.centre.dtype)
@@ -223,10 +226,9 @@ class NetworkMap(Map, kind=""):
         self._module = module.eval().requires_grad_(False)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        centre = self._module.centre
-        samples = x.reshape(len(x), *centre.shape).to(centre.device)
-        parts = zip(samples.split(_BLOCK), codes.to(centre.device).split(_BLOCK), strict=True)
-        return torch.cat([self._module(*part) for part in parts]).reshape(x.shape)
+        samples, like = x.reshape(len(x), *self._module.centre.shape), self._module.centre.device
+        parts = (part.to(like).split(_BLOCK) for part in (samples, codes))
+        return torch.cat([*map(self._module, *parts)]).reshape(x.shape)
 
     def export(self, path: str | Path) -> Path:
         """Write the network for use without advect: ``.pt2``, a file of torch.export.
@@ -239,12 +241,13 @@ class NetworkMap(Map, kind=""):
         path, shape = Path(path), self._fitted()
         check_known("format", path.suffix.lower(), (".pt2",))
         module, content = copy.deepcopy(self._module).cpu(), io.BytesIO()
-        inputs = [torch.zeros(2, *shape, dtype=module.centre.dtype)]
-        if self.classes_:
-            inputs.append(torch.zeros(2, dtype=torch.int64))
-        n = torch.export.Dim("n")
-        rows = tuple({0: n} for _ in inputs)
-        torch.export.save(torch.export.export(module, tuple(inputs), dynamic_shapes=rows), content)
+        inputs = (
+            torch.zeros(2, *shape, dtype=module.centre.dtype),
+            torch.zeros(2, dtype=torch.int64),
+        )
+        inputs, rows = inputs[: 2 if self.classes_ else 1], {0: torch.export.Dim("n")}
+        program = torch.export.export(module, inputs, dynamic_shapes=(rows,) * len(inputs))
+        torch.export.save(program, content)
         write_atomically(path, content.getvalue())
         return path
 
