@@ -22,7 +22,7 @@ from advect.data.labels import estimated_laws
 from advect.data.laws import Factored, Gaussians, group_shares
 from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
-from advect.errors import InputError
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
@@ -137,10 +137,11 @@ def borrowed_laws(
 
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
     """An error if samples or columns of ``data`` and ``few`` differ."""
-    if data.sample_shape != few.sample_shape:
-        shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
-        what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
-        raise InputError(what, shapes, remedy)
+    shapes, what = (
+        (data.sample_shape, few.sample_shape),
+        f"{name} and few must be in one feature space",
+    )
+    require(shapes[0] == shapes[1], what, f"samples of shapes {shapes}", "Use ad.harmonize first.")
     check_features(data, few)
 
 
@@ -148,9 +149,8 @@ def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:
     """The samples that have a label and a weight."""
     data = check_dataset(name, data)
     rows = data.labeled & (data.weights > 0)
-    if not bool(rows.any()):
-        got = f"none of {len(data)} samples with a label and a weight"
-        raise InputError(f"{name} must have labels", got, "Label some of them.")
+    got = f"none of {len(data)} samples with a label and a weight"
+    require(bool(rows.any()), f"{name} must have labels", got, "Label some of them.")
     return data.replace(x=data.x.detach(), law=None, law_index=None).subset(rows)
 
 
@@ -163,9 +163,9 @@ def _donor_probabilities(
         matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
     remedy = "Pass for instance ad.ClassMatching.nearest(few, source), in this order."
     check_kind("matching must be a ClassMatching", matching, ClassMatching, remedy)
-    if (matching.data_classes, matching.reference_classes) != (few.classes, source.classes):
-        what = "matching must lead from the classes of few to those of source"
-        raise InputError(what, f"one from {matching.data_classes!r:.80}", remedy)
+    what = "matching must lead from the classes of few to those of source"
+    fits = (matching.data_classes, matching.reference_classes) == (few.classes, source.classes)
+    require(fits, what, f"one from {matching.data_classes!r:.80}", remedy)
     filled = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
     table = torch.as_tensor(matching.soft.values).double() * filled
     table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, filled)

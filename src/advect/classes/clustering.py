@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from advect._util.checks import check_known, check_methods
 from advect._util.query import guess, split
 from advect.data.laws import Gaussians
 from advect.errors import InputError
+from advect.spaces.inputs import require
 
 NAMES = ("spectral", "kmeans", "dbscan")
 _MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours
@@ -86,9 +88,8 @@ def clusters(
         k = _parameters(clusterer).get(option)
     if type(k) is int and option is not None:
         distinct, codes = np.unique(points, axis=0, return_inverse=True)
-        if k > len(distinct) and previous is None:
-            what = f"n_clusters must be at most the number of different samples, {len(distinct)}"
-            raise InputError(what, k, "Lower it.")
+        what = f"n_clusters must be at most the number of different samples, {len(distinct)}"
+        require(k <= len(distinct) or previous is not None, what, k, "Lower it.")
         k = min(k, len(distinct))
         if k in (1, len(distinct)):
             return codes.reshape(-1) if k > 1 else np.zeros(len(points), dtype=np.int64)
@@ -104,9 +105,9 @@ def clusters(
                 codes = np.asarray(seeded(clusterer, seed, **number).fit_predict(points))
     except ValueError as error:
         raise InputError("the clusterer failed", error, "Change its options.") from error
-    if codes.shape != (len(points),) or codes.dtype.kind not in "biu":
-        what = f"a clusterer must return a whole number for each of the {len(points)} samples"
-        raise InputError(what, f"{codes.dtype} of shape {codes.shape}", "Check fit_predict.")
+    what = f"a clusterer must return a whole number for each of the {len(points)} samples"
+    whole, got = codes.dtype.kind in "biu", f"{codes.dtype} of shape {codes.shape}"
+    require(whole and codes.shape == (len(points),), what, got, "Check fit_predict.")
     return codes.astype(np.int64)
 
 
@@ -225,12 +226,9 @@ def _bridges(points: np.ndarray, component: np.ndarray) -> tuple[np.ndarray, np.
 def law_points(laws: Gaussians) -> np.ndarray:
     """Laws as points whose distances resemble W₂: the mean, then the deviations or S^½."""
     covariance = laws.covariance
-    spread = (
-        covariance.scales()
-        if covariance.is_diagonal
-        else covariance.compressed.rows.reshape(len(laws), -1)
-    )
-    return torch.cat([laws.means.double(), spread.double()], dim=1).detach().cpu().numpy()
+    spread = covariance.scales() if covariance.is_diagonal else covariance.compressed.rows
+    parts = laws.means.double(), spread.double().reshape(len(laws), -1)
+    return torch.cat(parts, dim=1).detach().cpu().numpy()
 
 
 def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
@@ -255,17 +253,14 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
 
 
 def _inherited_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
-    overlaps = [
-        (int(((found == code) & (before == old)).sum()), int(code), int(old))
-        for code in codes
-        for old in np.unique(before)
-    ]
+    overlaps = Counter(zip(found.tolist(), before.tolist(), strict=True))
     names: dict[int, int] = {}
-    for count, code, old in sorted(overlaps, reverse=True):
-        if count and code not in names and old not in names.values():
+    for (code, old), _ in sorted(
+        overlaps.items(), key=lambda item: (item[1], item[0]), reverse=True
+    ):
+        if code not in names and old not in names.values():
             names[code] = old
-    taken = set(before.tolist())
-    free = (position for position in itertools.count() if position not in taken)
+    free = (position for position in itertools.count() if position not in before)
     for code in codes.tolist():
         if code not in names:
             names[code] = next(free)

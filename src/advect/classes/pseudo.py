@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from advect._util.checks import check_count, check_kind, check_positive
+from advect._util.checks import check_count, check_positive
 from advect._util.result import Result, Table
 from advect.classes.clustering import (
     as_clusterer,
@@ -21,7 +21,8 @@ from advect.classes.clustering import (
 )
 from advect.classes.embedding import Embedded, points_of
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.errors import InputError
+from advect.spaces.inputs import require
+from advect.transport.transport import check_dataset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,20 +112,20 @@ def pseudo_labels(
     seed = check_count("seed", seed, least=0)
     k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
-        remedy = "Pass n_clusters for a number."
-        check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
-        k = sum(count > 0 for count in target.counts.values())
-    if k == 0 or (k is None and by_name) or None not in (n_clusters, target):
-        what = "the number of clusters must be n_clusters or that of the classes of target"
-        raise InputError(what, f"n_clusters={n_clusters}, target={target}", "Pass one of them.")
-    if k is not None and number_option(clusterer) is None:
-        remedy = "Leave n_clusters and target out, or use another clusterer."
-        raise InputError(f"{method} finds the number of clusters itself", f"{k} clusters", remedy)
+        k = sum(count > 0 for count in check_dataset("target", target).counts.values())
+    what = "the number of clusters must be n_clusters or that of the classes of target"
+    got = f"n_clusters={n_clusters}, target={target}"
+    unclear = k == 0 or (k is None and by_name) or None not in (n_clusters, target)
+    require(not unclear, what, got, "Pass one of them.")
+    what = f"{method} finds the number of clusters itself"
+    remedy = "Leave n_clusters and target out, or use another clusterer."
+    require(k is None or number_option(clusterer), what, f"{k} clusters", remedy)
     points = points_of(data, embedding, seed)
     codes = clusters(clusterer, points, n_clusters=k, seed=seed)
-    if (codes < 0).all():
-        remedy = 'Change its options, or use clusterer="spectral".'
-        raise InputError("the clusterer must find at least one cluster", "noise alone", remedy)
+    remedy = 'Change its options, or use clusterer="spectral".'
+    require(
+        (codes >= 0).any(), "the clusterer must find at least one cluster", "noise alone", remedy
+    )
     codes = renumbered(join_nearest(of_order_one(points), codes, 1))
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
@@ -189,12 +190,10 @@ def purity(codes: Any, truth: Any) -> float:
 def _contingency(codes: Any, truth: Any) -> np.ndarray:
     """The number of samples for each pair of cluster and label."""
     first, second = _positions(codes), _positions(truth)
-    if len(first) != len(second) or len(first) == 0 or min(first.min(), second.min()) < 0:
-        raise InputError(
-            "codes and truth must have one entry for each sample, none of them missing",
-            f"{len(first)} and {len(second)} entries",
-            "Pass two sequences of equal length.",
-        )
+    fits = len(first) == len(second) > 0 and min(first.min(), second.min()) >= 0
+    what = "codes and truth must have one entry for each sample, none of them missing"
+    got = f"{len(first)} and {len(second)} entries"
+    require(fits, what, got, "Pass two sequences of equal length.")
     return pd.crosstab(first, second).to_numpy()
 
 
@@ -204,7 +203,7 @@ def _positions(values: Any) -> np.ndarray:
         require_labels(values, "a clustering score")
         return values.y.cpu().numpy()
     values = values.codes if isinstance(values, PseudoLabels) else values
-    values = values.tolist() if isinstance(values, torch.Tensor | np.ndarray) else list(values)
+    values = values.tolist() if hasattr(values, "tolist") else list(values)
     return pd.factorize(pd.Series(values, dtype=object))[0]
 
 
@@ -246,12 +245,11 @@ def fill_labels(
         [[1.0, 0.0], [0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.0, 1.0]]
     """
     neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
-    if check_positive("alpha", alpha) >= 1:
-        raise InputError("alpha must lie between 0 and 1", alpha, "The default is 0.99.")
+    within = check_positive("alpha", alpha) < 1
+    require(within, "alpha must lie between 0 and 1", alpha, "The default is 0.99.")
     points = of_order_one(points_of(data, embedding, seed))
-    if not bool(data.labeled.any()):
-        what, remedy = "labels can only be filled in from known ones", "Use ad.pseudo_labels(data)."
-        raise InputError(what, f"none of {len(data)}", remedy)
+    what, remedy = "labels can only be filled in from known ones", "Use ad.pseudo_labels(data)."
+    require(bool(data.labeled.any()), what, f"none of {len(data)}", remedy)
     if bool(data.labeled.all()):
         return data
     known = one_hot(data.y.cpu().numpy(), len(data.classes))
@@ -276,7 +274,7 @@ def spread(graph: Any, alpha: float, known: np.ndarray) -> np.ndarray:
     Scores fall by a factor with each step away from the labels, soon below the accuracy of the
     solution. The equation is solved again for rows of low scores alone: the other rows move to its
     right-hand side, which is rescaled."""
-    roots = degree_roots(graph)
+    roots = np.sqrt(np.asarray(graph.sum(axis=1)).reshape(-1, 1))  # D^½ as a column (n, 1)
     scores = solved(graph, roots, alpha, known)
     sums = scores.sum(axis=0)
     sums[sums <= 0] = 1.0
@@ -292,11 +290,6 @@ def spread(graph: Any, alpha: float, known: np.ndarray) -> np.ndarray:
         right = right[far] + alpha * inflow / roots[far]
         graph, roots, rest, right = graph[far][:, far], roots[far], rest[far], right / right.max()
         scores = solved(graph, roots, alpha, right)
-
-
-def degree_roots(graph: Any) -> np.ndarray:
-    """D^½ as a column (n, 1)."""
-    return np.sqrt(np.asarray(graph.sum(axis=1)).reshape(-1, 1))
 
 
 def solved(
