@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory
+from advect.spaces.inputs import require
 from advect.viz.states import (
     Curve,
     Frames,
@@ -88,9 +88,8 @@ def particles(
     grid = {name: states_of(row, columns, of_flow=6) for name, row in rows.items()}
     paths = {name: states_of(row) for name, row in rows.items()} if trails else {}
     widths = {len(states) for states in grid.values()}
-    if len(widths) != 1:
-        remedy = "Pass columns=, for instance."
-        raise InputError("every row needs the same number of frames", sorted(widths), remedy)
+    what, remedy = "every row needs the same number of frames", "Pass columns=, for instance."
+    require(len(widths) == 1, what, sorted(widths), remedy)
     (width,) = widths
     check_titles(titles, width)
     groups = [*grid.values(), *paths.values()]
@@ -185,9 +184,11 @@ class Panel:
             faint = {"facecolors": "none", "linewidths": 0.6, "alpha": 0.5, "zorder": 1}
             self._points(axes, self.target, "edgecolors", faint)
             self._ellipses(axes, self.target, linewidth=1.0, linestyle=(0, (4, 2)))
-        if len({state.dataset.x.shape for state in trail}) > 1:
-            remedy = "Take the frames from one flow."
-            raise InputError("trails must follow the same samples", "other sizes", remedy)
+        what, one = (
+            "trails must follow the same samples",
+            {state.dataset.x.shape for state in trail},
+        )
+        require(len(one) <= 1, what, "other sizes", "Take the frames from one flow.")
         if len(trail) > 1:
             rows = some_rows(len(data), _MAX_TRAILS)
             lines = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)
@@ -275,8 +276,8 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
         >>> [axes.get_ylabel() for axes in viz.curves(result).axes]
         ['objective', 'spread']
     """
-    several = isinstance(flow, Mapping)
     flows = flow if isinstance(flow, Mapping) else {"objective": flow}
+    several = flows is flow
     panels: dict[str, dict[str, Curve]] = {"objective": {}}
     colours: dict[str, str] = {}
     for name, each in flows.items():
