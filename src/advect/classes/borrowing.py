@@ -229,8 +229,7 @@ def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
         return means
     gain = (more / (more + chance))[:, None]  # in the other directions
     prior = singular.square() + more
-    gains = prior / (prior + chance[:, None])
-    calibrated = gain * apart + ((gains - gain) * along) @ axes
+    calibrated = gain * apart + (((prior / (prior + chance[:, None])) - gain) * along) @ axes
     means[present] = centre + calibrated @ factor.mT
     return means
 
@@ -248,8 +247,6 @@ def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance:
     elsewhere = more[:, None] + chance  # (a, k): variances in the other directions
     inside = elsewhere[:, :, None] + variances  # (a, k, r)
     scatter = (along.square() / inside).sum(dim=(1, 2)) + (rest / elsewhere).sum(dim=1)
-    free = dim - along.shape[1]
-    volume = inside.log().sum(dim=(1, 2)) + free * elsewhere.log().sum(dim=1)
+    volume = inside.log().sum(dim=(1, 2)) + (dim - along.shape[1]) * elsewhere.log().sum(dim=1)
     # the centre is estimated from the same means, which takes one degree of freedom of k
-    cost = volume / len(along) + dim * scatter.clamp_min(_TINY).log()
-    return more[int(cost.argmin())]
+    return more[int((volume / len(along) + dim * scatter.clamp_min(_TINY).log()).argmin())]

@@ -246,10 +246,8 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
     centres = np.stack([points[found == code].mean(axis=0) for code in codes])
     noise = np.flatnonzero(found < 0)
     if len(noise):
-        distances = ((points[noise, None, :] - centres) ** 2).sum(axis=2)
-        found[noise] = codes[distances.argmin(axis=1)]
-    names = _inherited_names(found, codes, before)
-    return torch.as_tensor(names, device=previous.device)
+        found[noise] = codes[((points[noise, None, :] - centres) ** 2).sum(axis=2).argmin(axis=1)]
+    return torch.as_tensor(_inherited_names(found, codes, before), device=previous.device)
 
 
 def _inherited_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:

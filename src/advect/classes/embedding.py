@@ -122,6 +122,5 @@ def _windows(side: int, cells: int, like: Tensor) -> Tensor:
     cells = max(1, min(cells, side // 2))
     places = torch.arange(max(side, cells), device=like.device, dtype=like.dtype)
     centres = (places[:cells] + 0.5) * side / cells - 0.5
-    away = (places[:side] - centres[:, None]) * 1.5 * cells / side
-    weights = torch.exp(-away.square() / 2)
+    weights = torch.exp(-((places[:side] - centres[:, None]) * 1.5 * cells / side).square() / 2)
     return weights / weights.sum(dim=1, keepdim=True)

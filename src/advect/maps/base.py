@@ -195,12 +195,11 @@ class Map(ABC):
     def _checked(self, x: Any) -> LabeledDataset:
         """Samples in the shape of the fit."""
         shape, data = self._fitted(), as_dataset(x)
-        fits, remedy = (
-            data.sample_shape in (shape, (math.prod(shape),)),
-            "Use the FeatureSpace of the flow first.",
-        )
         require(
-            fits, f"samples must have shape {shape}", f"shape {tuple(data.samples.shape)}", remedy
+            data.sample_shape in (shape, (math.prod(shape),)),
+            f"samples must have shape {shape}",
+            f"shape {tuple(data.samples.shape)}",
+            "Use the FeatureSpace of the flow first.",
         )
         check_columns(x, self.columns_)
         return data

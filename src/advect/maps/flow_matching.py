@@ -102,8 +102,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
     ) -> None:
         first = [next(batches) for _ in range(-(-_N_STATISTICS // _BATCH_SIZE))]
         x0, x1 = (torch.cat([batch[side] for batch in first]) for side in (0, 1))
-        seed = int(torch.randint(2**31, (1,), generator=generator))
-        with fixed_random_state(seed):
+        with fixed_random_state(int(torch.randint(2**31, (1,), generator=generator))):
             network = Velocity(tuple(x0.shape[1:]), len(classes), self.width)
             statistics = standard_units(
                 torch.cat([x0, x1]),
@@ -130,13 +129,11 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         # evenly spread over [0, 1], which reduces the variance
         times = (torch.arange(n) + torch.rand((), generator=generator)) / n
         x0, x1 = (part.to(device, carrier.centre.dtype) for part in (x0, x1))
-        t = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
-        x = x0 + t * (x1 - x0)
+        x = x0 + times.to(x0).reshape(-1, *[1] * (x0.ndim - 1)) * (x1 - x0)
         if self.noise:
             x = x + self.noise * carrier.scale * torch.randn_like(x)
         target = (x1 - x0 - carrier.shift) / carrier.spread
-        predicted = carrier.standard(x, times.to(device), codes)
-        return (predicted - target.float()).square().mean()
+        return (carrier.standard(x, times.to(device), codes) - target.float()).square().mean()
 
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Carrier:
         n_steps = check_count("ode_steps", facts["ode_steps"])  # an option of advect 0.2

@@ -165,8 +165,7 @@ class GaussianMap(Map, kind="gaussian"):
             inside, variances = centred @ axes.mT, deviations.square() + noise
             far = (centred - inside @ axes).square().sum(dim=1) / noise
             near = (inside.square() / variances).sum(dim=1)
-            volume = (variances / noise).log().sum()
-            scores.append(mass.log() - (far + near + volume) / 2)
+            scores.append(mass.log() - (far + near + (variances / noise).log().sum()) / 2)
         return torch.stack(scores, dim=1).softmax(dim=1)
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -320,8 +320,7 @@ class NeuralMap(NetworkMap, kind="neural"):
         with track(self.restarts * self.epochs, "fitting a network", self.progress) as advance:
             for restart in range(self.restarts):
                 errors: list[float] = []  # held-out errors before training and after each epoch
-                seed = int(torch.randint(2**31, (1,), generator=generator))
-                with fixed_random_state(seed):
+                with fixed_random_state(int(torch.randint(2**31, (1,), generator=generator))):
                     module = self.build(start.sample_shape, statistics, None).to(start.x.device)
                     optimizer = torch.optim.Adam(module.network.parameters(), lr=_LEARNING_RATE)
                     for epoch in range(self.epochs + 1):

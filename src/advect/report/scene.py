@@ -276,22 +276,21 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
     for side, data in sides.items():
         settings |= {f"{name} of {side}": text for name, text in target_facts(data).items()}
     digests = {f"digest of {name}": value[:12] for name, value in story.digests.items()}
-    tiles = [
-        ("objective", _change(_objective(story, frames))),
-        ("steps", f"{frames.steps[-1] if story.n_steps is None else story.n_steps:,}"),
-        *([] if story.seconds is None else [("time", duration(story.seconds))]),
-        ("samples", samples),
-        ("classes", classes)
-        if has_classes(frames.before)
-        else ("target", ", ".join(target_names(frames.before))),
-        *((str(name), _change(curve)) for name, curve in story.metrics.items() if len(curve)),
-    ]
     return {
         "title": story.title or title,
         "status": story.status,
         "message": story.message,
         "notes": list(story.diagnosis),
-        "tiles": tiles,
+        "tiles": [
+            ("objective", _change(_objective(story, frames))),
+            ("steps", f"{frames.steps[-1] if story.n_steps is None else story.n_steps:,}"),
+            *([] if story.seconds is None else [("time", duration(story.seconds))]),
+            ("samples", samples),
+            ("classes", classes)
+            if has_classes(frames.before)
+            else ("target", ", ".join(target_names(frames.before))),
+            *((str(name), _change(curve)) for name, curve in story.metrics.items() if len(curve)),
+        ],
         "settings": {**settings, **story.setup, **digests},
         "config": story.config,
         "command": story.command,

@@ -138,8 +138,7 @@ def mosaic(pictures: np.ndarray) -> np.ndarray:
     tiles = np.zeros((rows, columns, height + 1, width + 1, 4))
     tiles[:, :, :height, :width, :3] = np.nan_to_num(colour)
     tiles[:, :, :height, :width, 3] = ~np.isnan(colour).any(axis=4)
-    whole = tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), 4)
-    return whole[:-1, :-1]
+    return tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), 4)[:-1, :-1]
 
 
 def _padded(lines: Sequence[np.ndarray]) -> np.ndarray:

@@ -318,5 +318,4 @@ def _class_counts(flow: FlowResult | Trajectory) -> Mapping[Any, Curve]:
     counts = [(state.step or 0, state.dataset.counts) for state in states]
     names = names_of(state.dataset for state in states)
     lines = {name: [(step, count.get(name, 0)) for step, count in counts] for name in names}
-    moving = any(len({value for _, value in line}) > 1 for line in lines.values())
-    return lines if moving else {}
+    return lines if any(len({value for _, value in line}) > 1 for line in lines.values()) else {}

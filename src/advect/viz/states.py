@@ -109,8 +109,7 @@ def as_array(values: Tensor) -> np.ndarray:
 
 def some_rows(n: int, size: int) -> list[int]:
     """``size`` of n positions without replacement, in order; all positions if n is smaller."""
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    return sorted(order[:size].tolist())
+    return sorted(torch.randperm(n, generator=torch.Generator().manual_seed(0))[:size].tolist())
 
 
 def project(

@@ -184,8 +184,7 @@ def pairwise(
     """
     if names is None:
         has_names, remedy = hasattr(values, "names"), "Pass names, or what ad.pairwise returned."
-        what = "a figure of distances needs names"
-        require(has_names, what, type(values).__name__, remedy)
+        require(has_names, "a figure of distances needs names", type(values).__name__, remedy)
         values, names = values.values, values.names
     names = list(names or ())
     distances = _check(values, names)
@@ -297,7 +296,6 @@ def _draw_map(
         right, above = point >= nearest  # the name is on the side away from the nearest point
         sides = {"ha": "left" if right else "right", "va": "bottom" if above else "top"}
         offset = (3 if right else -3, 2 if above else -2)
-        text = axes.annotate(
+        axes.annotate(
             short(name), point, offset, textcoords="offset points", **sides, **looks
-        )
-        text.set_in_layout(False)
+        ).set_in_layout(False)

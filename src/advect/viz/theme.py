@@ -163,8 +163,7 @@ def add_legend(figure: Any, handles: Sequence[Any]) -> None:
     if not handles:
         return
     if (more := len(handles) - _MAX_LEGEND) > 0:
-        rest = Line2D([], [], linestyle="none", label=f"… {more} more")
-        handles = [*handles[:_MAX_LEGEND], rest]
+        handles = [*handles[:_MAX_LEGEND], Line2D([], [], linestyle="none", label=f"… {more} more")]
     width, height = figure.get_size_inches()
     entry = text_width([handle.get_label() for handle in handles]) + 0.35
     lines = math.ceil(len(handles) / max(1, int((width - 0.2) / entry)))
