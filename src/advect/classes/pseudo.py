@@ -24,6 +24,9 @@ from advect.data.dataset import LabeledDataset, require_labels
 from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
+_NEIGHBORS = 10  # samples whose clusters give the soft labels of a sample
+_REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PseudoLabels(Result):
@@ -131,18 +134,13 @@ def pseudo_labels(
     y = torch.as_tensor(codes, device=data.x.device)
     dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
     if soft:
-        proportions = torch.as_tensor(neighbor_proportions(points, codes), device=data.x.device)
+        from sklearn.neighbors import KNeighborsClassifier
+
+        points = of_order_one(points)
+        near = KNeighborsClassifier(min(_NEIGHBORS + 1, len(points))).fit(points, codes)
+        proportions = torch.as_tensor(near.predict_proba(points), device=data.x.device)
         dataset = dataset.replace(y=y, probabilities=proportions)
     return PseudoLabels(dataset, codes, number, method)
-
-
-def neighbor_proportions(points: np.ndarray, codes: np.ndarray, neighbors: int = 10) -> np.ndarray:
-    """Proportions of clusters among each point and its nearest neighbours, (n, k)."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    points = of_order_one(points)
-    near = KNeighborsClassifier(min(neighbors + 1, len(points))).fit(points, codes)
-    return near.predict_proba(points)
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:
@@ -205,9 +203,6 @@ def _positions(values: Any) -> np.ndarray:
     values = values.codes if isinstance(values, PseudoLabels) else values
     values = values.tolist() if hasattr(values, "tolist") else list(values)
     return pd.factorize(pd.Series(values, dtype=object))[0]
-
-
-_REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
 
 
 def fill_labels(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
@@ -64,12 +64,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
     noise: float = 0.0
     seed: int = 0
     progress: Progress = field(default=None, repr=False)
-    options: ClassVar = ("updates", "width", "noise", "seed")
-
-    def __post_init__(self) -> None:
-        for name, least in (("updates", 0), ("width", 1), ("seed", 0)):
-            setattr(self, name, check_count(name, getattr(self, name), least=least))
-        self.noise = check_non_negative("noise", self.noise)
+    options: ClassVar = {"updates": 0, "width": 1, "noise": None, "seed": 0}
 
     def fit(self, start: Any, end: Any = None) -> Self:
         """Fit the map on pairs.

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_count, check_known, check_non_negative
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.maps.base import Map
@@ -211,12 +211,20 @@ _BLOCK = 512  # rows that are moved at once
 class NetworkMap(Map, kind=""):
     """A map whose fitted ``_module`` moves samples in their shape, with labels if it has classes."""
 
-    options: ClassVar[tuple[str, ...]]  # fields that are saved
+    options: ClassVar[
+        dict[str, int | None]
+    ]  # saved fields: counts with their least values, or floats
     _module: Any  # a ``Standardized`` network
 
-    @abstractmethod
     def __post_init__(self) -> None:
-        """Check the options."""
+        for name, least in self.options.items():
+            value = getattr(self, name)
+            known = (
+                check_non_negative(name, value)
+                if least is None
+                else check_count(name, value, least)
+            )
+            setattr(self, name, known)
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Standardized:
@@ -302,11 +310,7 @@ class NeuralMap(NetworkMap, kind="neural"):
     restarts: int = 3
     seed: int = 0
     progress: Progress = field(default=None, repr=False)
-    options: ClassVar = ("epochs", "restarts", "seed")
-
-    def __post_init__(self) -> None:
-        for name, least in (("epochs", 0), ("restarts", 1), ("seed", 0)):
-            setattr(self, name, check_count(name, getattr(self, name), least=least))
+    options: ClassVar = {"epochs": 0, "restarts": 1, "seed": 0}
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         pairs, residual = _Pairs(start, end), not is_image(start.sample_shape)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,15 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         album.add(rho)
     points = np.stack(clouds)  # (frames, n, dim)
     goal = view(shown[2]) if len(shown) == 3 else None
-    box = Box.around([points] if goal is None else [points, goal])
+    cloud = np.concatenate([*points, *([] if goal is None else [goal])])
+    low, high = cloud.min(axis=0), cloud.max(axis=0)
+    centre, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-12)
+
+    def packed(points: np.ndarray) -> str:
+        """Positions in the cube around all points as integers, 32767 at half its side."""
+        scaled = np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL)
+        return pack_integers(scaled, "<i2")
+
     charts = _charts(story, frames)
     scene: dict[str, Any] = {
         "prefix": "",
@@ -64,14 +72,22 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "total": frames.n_all,
         "steps": frames.steps,
         "values": [_number(value) for value in frames.values],
-        "points": pack_integers(box.quantised(points), "<i2"),
-        "extent": [max(float(size), 0.02) for size in box.extent],
-        "centre": [float(c) for c in box.centre],
-        "half": box.half,
+        "points": packed(points),
+        "extent": [max(float(size), 0.02) for size in (high - low) / 2 / half],
+        "centre": [float(c) for c in centre],
+        "half": half,
         "axes": axes,
         **frames.packed(),
         "names": list(story.names),
-        "target": None if target is None else _packed_target(target, rows, frames, goal, box),
+        "target": target
+        and {
+            "n": len(target),
+            "points": None if goal is None else packed(goal),
+            "codes": pack_integers(codes_of(target.labels, frames.names), "<u2"),
+            "own": pack_integers(target.y.numpy(), "<i2"),
+            "classes": [str(name) for name in target.classes],
+            "origin": pack_integers(rows.numpy(), "<u4"),
+        },
         "partners": None if target is None else _packed_partners(after, target, story, remarks),
         **album.packed(remarks),
     }
@@ -93,39 +109,6 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "pictured": album.how,
     }
     return page, player, tables
-
-
-@dataclass(frozen=True)
-class Box:
-    """A cube around points; positions in it are integers, 32767 at half its side."""
-
-    centre: np.ndarray
-    half: float
-    extent: np.ndarray  # of the points along each axis, as a share of the cube
-
-    @classmethod
-    def around(cls, clouds: list[np.ndarray]) -> Box:
-        low = np.min([cloud.reshape(-1, cloud.shape[-1]).min(axis=0) for cloud in clouds], axis=0)
-        high = np.max([cloud.reshape(-1, cloud.shape[-1]).max(axis=0) for cloud in clouds], axis=0)
-        half = max(float((high - low).max()) / 2, 1e-12)
-        return cls((low + high) / 2, half, (high - low) / 2 / half)
-
-    def quantised(self, points: np.ndarray) -> np.ndarray:
-        scaled = (points - self.centre) / self.half * _FULL
-        return np.rint(scaled).clip(-_FULL, _FULL).astype(np.int16)
-
-
-def _packed_target(
-    target: LabeledDataset, rows: Any, frames: Frames, points: np.ndarray | None, box: Box
-) -> dict[str, Any]:
-    return {
-        "n": len(target),
-        "points": None if points is None else pack_integers(box.quantised(points), "<i2"),
-        "codes": pack_integers(codes_of(target.labels, frames.names), "<u2"),
-        "own": pack_integers(target.y.numpy(), "<i2"),
-        "classes": [str(name) for name in target.classes],
-        "origin": pack_integers(rows.numpy(), "<u4"),
-    }
 
 
 def _packed_partners(

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -38,9 +37,20 @@ class Step:
     def describe(self) -> str: ...
 
     keeps_kinds: ClassVar[bool] = False  # whether columns keep their kinds
-    dropped: ClassVar[Any] = ()  # columns that are left out
-    coders: ClassVar[Any] = MappingProxyType({})  # the encoder and the decoder
-    invertible: ClassVar[Any] = True
+
+    @property
+    def invertible(self) -> bool:
+        return True
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns that are left out."""
+        return ()
+
+    @property
+    def coders(self) -> dict[str, Any]:
+        """The encoder and the decoder."""
+        return {}
 
     def to_dict(self) -> dict[str, Any]:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}

@@ -9,5 +9,13 @@ from advect.viz.points import curves, particles
 from advect.viz.tables import class_table, pairwise
 from advect.viz.theme import save, style
 
-__all__ = ["animation", "class_table", "curves", "image_grid", "pairwise", "particles"]
-__all__ += ["save", "style"]
+__all__ = [
+    "animation",
+    "class_table",
+    "curves",
+    "image_grid",
+    "pairwise",
+    "particles",
+    "save",
+    "style",
+]
