@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from flow_cases import draw, labeled
-from oracles import half_squared, sinkhorn_loop
+from oracles import half_squared, root, sinkhorn_loop
 
 import advect as ad
 from advect.data.store import read_tensors, write_tensors
@@ -31,11 +31,6 @@ each_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
 
 def moved(data, by=1.0):
     return data.replace(x=data.x + by)
-
-
-def root(matrix):
-    values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.sqrt()) @ vectors.T
 
 
 class TestOptimalMap:
