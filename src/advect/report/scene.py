@@ -40,7 +40,9 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     frames = Frames(story, remarks)
     before, after = frames.before, frames.after
     whole = None if story.target is None else story.target.to("cpu")
-    target, rows = (None, None) if whole is None else thinned(whole, "the target", remarks)
+    target, rows = (None, torch.empty(0))
+    if whole is not None:
+        target, rows = thinned(whole, "the target", remarks)
     shown = [before, after]
     if target is not None and target.dim == before.dim:
         shown.append(target)
