@@ -1,4 +1,5 @@
-"""Clusters of points and the graph of nearest neighbours.
+"""Clusters of points, the graph of nearest neighbours, and discrete labels from label laws that move
+one by one (paper, section 5.1 and appendix C).
 
 A clusterer is one of scikit-learn, or "spectral", "kmeans" or "dbscan" by name."""
 

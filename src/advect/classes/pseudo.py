@@ -1,4 +1,10 @@
-"""Pseudo-labels: the clusters of data without labels (paper, section 5.3), and their scores."""
+"""Labels for data without labels: clusters as pseudo-labels (paper, section 5.3), and label spreading.
+
+Label spreading (Zhou et al., Learning with local and global consistency, 2004) works on the graph of
+nearest neighbours. F solves (I − α S) F = Y with S = D^−½ W D^−½, for edge weights W and their row sums
+D. The scores of each class are divided by their sum, so that classes with more labels do not dominate,
+and rows are normalised to sum to one. scikit-learn's ``LabelSpreading`` has neither these class weights
+nor local scales, and finds fewer labels of images."""
 
 from __future__ import annotations
 

@@ -5,7 +5,10 @@
 with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladian and Niles-Weed 2021).
 α are the laws of the classes at the end, and β_y the law of the last states of class y, so that a
 class is carried to where the flow took it. The mean displacement changes no plan and is removed
-first, so that a relative ε depends on the spread of the data."""
+first, so that a relative ε depends on the spread of the data.
+
+Class probabilities of samples without labels come from the particles or from classifiers. Seeds and
+folds are fixed, so a map that is read from a file gives the same answers."""
 
 from __future__ import annotations
 
@@ -30,6 +33,11 @@ from advect.spaces.inputs import require
 _TOL = 1e-4  # marginal error of the plans
 _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
 _BLOCK = 4_000_000  # entries of a block of plan rows
+KINDS = ("particles", "nearest", "logistic", "forest", "mean")  # of equal scores the first is taken
+_AVERAGED = ("particles", "logistic", "forest")  # in "mean"
+_FOLDS = 5
+_RIDGE = 60.0  # C = 60/n, at most 1; chosen on training splits of USPS, KMNIST, Fashion-MNIST
+Answer = Callable[[np.ndarray], np.ndarray]  # points (n, d) to probabilities (n, k)
 
 
 class EntropicMap(Map, kind="entropic"):
@@ -313,14 +321,6 @@ def _potentials(
             return potential, g
         difference = f - potential, g - potential
         epsilon = max(_ANNEALING_RATIO * epsilon, final)
-
-
-KINDS = ("particles", "nearest", "logistic", "forest", "mean")  # of equal scores the first is taken
-_AVERAGED = ("particles", "logistic", "forest")  # in "mean"
-_FOLDS = 5
-_RIDGE = 60.0  # C = 60/n, at most 1; chosen on training splits of USPS, KMNIST, Fashion-MNIST
-
-Answer = Callable[[np.ndarray], np.ndarray]  # points (n, d) to probabilities (n, k)
 
 
 def fit_posterior(kind: str, epsilon: float, x: np.ndarray, y: np.ndarray, k: int) -> Answer:

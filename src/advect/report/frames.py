@@ -1,4 +1,6 @@
-"""The frames and samples of a flow that a page shows, thinned if there are too many."""
+"""What a page knows about a flow, from its result or its run directory, and the frames and samples
+that it shows, thinned if there are too many.
+"""
 
 from __future__ import annotations
 

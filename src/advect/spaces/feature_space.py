@@ -1,4 +1,4 @@
-"""A feature space common to two datasets: fitted once, applied to new samples, inverted, saved."""
+"""A feature space common to two datasets, there and back, and datasets in one space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Datasets as points in the plane (paper, figures 1 to 3, appendix D): flows over time."""
+"""Flows over time: datasets as points in the plane (paper, figures 1 to 3, appendix D), and curves of
+the objective, its terms, metrics and class counts.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_TRAILS = 60  # more lines cover the points
+_DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
+_COUNTS = "samples of each class"
 
 
 def particles(
@@ -251,10 +255,6 @@ def _class_laws(data: LabeledDataset) -> tuple[list[Hashable], np.ndarray, np.nd
     laws = (data if bool(data.labeled.all()) else data.subset(data.labeled)).class_laws()
     names = [data.classes[i] for i in present]
     return names, as_array(laws.means)[present], as_array(laws.covariances())[present]
-
-
-_DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
-_COUNTS = "samples of each class"
 
 
 def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]) -> Figure:
