@@ -137,11 +137,10 @@ def borrowed_laws(
 
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
     """An error if samples or columns of ``data`` and ``few`` differ."""
-    shapes, what = (
-        (data.sample_shape, few.sample_shape),
-        f"{name} and few must be in one feature space",
-    )
-    require(shapes[0] == shapes[1], what, f"samples of shapes {shapes}", "Use ad.harmonize first.")
+    same = data.sample_shape == few.sample_shape
+    shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
+    what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
+    require(same, what, shapes, remedy)
     check_features(data, few)
 
 

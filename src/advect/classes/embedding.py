@@ -85,10 +85,8 @@ def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tenso
     As in Dalal and Triggs (2005), with overlapping Gaussian windows as cells and roots of the counts
     (Hellinger distance). Shifts by a pixel, thickness and contrast change an image little here and
     much in pixels. ``cells`` is at most half the pixels of a side."""
-    shape, remedy = (
-        tuple(samples.shape[1:]),
-        "Pass samples of shape (height, width), with or without channels.",
-    )
+    shape = tuple(samples.shape[1:])
+    remedy = "Pass samples of shape (height, width), with or without channels."
     require(layout(shape), "oriented gradients are for images", f"samples of shape {shape}", remedy)
     return torch.cat([_histograms(part, bins, cells) for part in samples.split(_BLOCK)])
 

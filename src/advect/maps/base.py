@@ -32,11 +32,9 @@ def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
     """Named columns must be those of the fit, in their order."""
     names = getattr(x, "columns", None)
     if names is not None and columns is not None:
-        given, what = (
-            tuple(map(str, names)),
-            "samples must have the columns of the fit in their order",
-        )
-        require(given == columns, what, ", ".join(given), f"Use x[{list(columns)}].")
+        given, remedy = tuple(map(str, names)), f"Use x[{list(columns)}]."
+        what = "samples must have the columns of the fit in their order"
+        require(given == columns, what, ", ".join(given), remedy)
 
 
 class Map(ABC):

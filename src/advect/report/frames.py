@@ -89,11 +89,9 @@ class Frames:
 
     def _first_sound(self, positions: Iterable[int]) -> Frame:
         """The first of some frames that is not damaged."""
-        frame, got = (
-            next(filter(None, map(self._read, positions)), None),
-            f"{len(self._all)} frames",
-        )
+        frame = next(filter(None, map(self._read, positions)), None)
         if frame is None:
+            got = f"{len(self._all)} frames"
             raise InputError("all frames are damaged", got, "Restore the run from a copy.")
         return frame
 
@@ -205,11 +203,9 @@ class Story:
 
     def __post_init__(self) -> None:
         others(self.target)
-        usable, remedy = (
-            self.pictures is None or callable(self.pictures),
-            "Pass for example space.invert.",
-        )
-        require(usable, "pictures must be a function of a dataset", "another object", remedy)
+        usable = self.pictures is None or callable(self.pictures)
+        what, remedy = "pictures must be a function of a dataset", "Pass for example space.invert."
+        require(usable, what, "another object", remedy)
         remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
         require(len(self.trajectory), "a report needs recorded frames", "none", remedy)
 

@@ -188,11 +188,9 @@ class Panel:
             faint = {"facecolors": "none", "linewidths": 0.6, "alpha": 0.5, "zorder": 1}
             self._points(axes, self.target, "edgecolors", faint)
             self._ellipses(axes, self.target, linewidth=1.0, linestyle=(0, (4, 2)))
-        what, one = (
-            "trails must follow the same samples",
-            {state.dataset.x.shape for state in trail},
-        )
-        require(len(one) <= 1, what, "other sizes", "Take the frames from one flow.")
+        sizes = {tuple(state.dataset.x.shape) for state in trail}
+        remedy = "Take the frames from one flow."
+        require(len(sizes) <= 1, "trails must follow the same samples", sizes, remedy)
         if len(trail) > 1:
             rows = some_rows(len(data), _MAX_TRAILS)
             lines = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)
