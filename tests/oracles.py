@@ -94,3 +94,9 @@ def half_squared(x, y):
     """½‖x_i − y_j‖² by explicit differences."""
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     return 0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(-1)
+
+
+def root(matrix: torch.Tensor) -> torch.Tensor:
+    """The symmetric square root of a positive definite matrix."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.sqrt()) @ vectors.T

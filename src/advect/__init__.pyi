@@ -26,13 +26,11 @@ from .classes.matching import (
     ClassMatching as ClassMatching,
 )
 from .classes.pseudo import (
+    fill_labels as fill_labels,
     pseudo_labels as pseudo_labels,
 )
 from .classes.shares import (
     class_shares as class_shares,
-)
-from .classes.spread import (
-    fill_labels as fill_labels,
 )
 from .cost import (
     Bures as Bures,

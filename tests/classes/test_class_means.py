@@ -28,26 +28,18 @@ def dense(source, few):
     within = within + _FLOOR * within.diagonal().mean() * torch.eye(source.dim)
     between, counts = torch.cov(lent.T), torch.bincount(few.y).double()
     centre, k, d = own.mean(dim=0), len(own), source.dim
-    best = None
-    for a in _MORE:
-        laws = [between + a * within + within / count for count in counts]
-        t = sum(
-            x @ torch.linalg.solve(law, x) for law, x in zip(laws, own - centre, strict=True)
-        ) / ((k - 1) * d)
-        density = sum(
-            MultivariateNormal(torch.zeros(d).double(), t * law).log_prob(torch.zeros(d).double())
-            for law in laws
-        )  # the volume; what is in the exponent is −(k − 1) d / 2 at the best t
-        density = density * (k - 1) / k
-        if best is None or density > best[0]:
-            best = (density, a)
-    prior = between + best[1] * within
-    return best[1], torch.stack(
-        [
-            centre + prior @ torch.linalg.solve(prior + within / count, x)
-            for count, x in zip(counts, own - centre, strict=True)
-        ]
-    )
+    zero, pairs = torch.zeros(d).double(), list(zip(counts, own - centre, strict=True))
+
+    def density(a):
+        """The volume; what is in the exponent is −(k − 1) d / 2 at the best t."""
+        laws = [(between + a * within + within / count, x) for count, x in pairs]
+        t = sum(x @ torch.linalg.solve(law, x) for law, x in laws) / ((k - 1) * d)
+        return sum(MultivariateNormal(zero, t * law).log_prob(zero) for law, _ in laws)
+
+    best = max(_MORE, key=density)
+    prior = between + best * within
+    means = [prior @ torch.linalg.solve(prior + within / count, x) for count, x in pairs]
+    return best, centre + torch.stack(means)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 import advect as ad
 from advect.classes.clustering import neighbor_graph
 from advect.classes.embedding import oriented_gradients, points_of
-from advect.classes.spread import one_hot, solved, spread
+from advect.classes.pseudo import one_hot, solved, spread
 
 
 def images(n=6, side=12, seed=0):
@@ -140,9 +140,8 @@ def test_propagation_solves_its_equation():
     system = np.eye(60) - 0.9 * graph / np.outer(roots, roots)
     start = np.eye(3)[codes] * (codes >= 0)[:, None]
     expected = np.linalg.solve(system, start)
-    np.testing.assert_allclose(
-        solved(csr_array(graph), roots[:, None], 0.9, start), expected, atol=1e-10
-    )
+    found = solved(csr_array(graph), roots[:, None], 0.9, start)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
     expected = expected / expected.sum(axis=0)
     got = spread(neighbor_graph(x, 7), 0.9, one_hot(codes, 3))
     np.testing.assert_allclose(got, expected / expected.sum(axis=1, keepdims=True), atol=1e-10)
@@ -198,10 +197,9 @@ def test_gradients_do_not_know_brightness_contrast_or_layout():
     for same in (x * 300 - 7, x * 1e-200, *channels):
         torch.testing.assert_close(oriented_gradients(same), rows)
     torch.testing.assert_close(oriented_gradients(x.float()), rows.float())
-    bytes_ = (x * 255).round()
-    torch.testing.assert_close(
-        oriented_gradients(bytes_.to(torch.uint8)), oriented_gradients(bytes_).float()
-    )
+    whole = (x * 255).round()
+    expected = oriented_gradients(whole).float()
+    torch.testing.assert_close(oriented_gradients(whole.to(torch.uint8)), expected)
     assert oriented_gradients(torch.full((2, 9, 9), 3.0)).abs().max() == 0
     assert oriented_gradients(images(side=3)).shape == (6, 12)
 

@@ -8,18 +8,14 @@ from itertools import pairwise
 import pytest
 import torch
 from flow_cases import draw, labeled
+from oracles import root
 from torch import nn
 
 import advect as ad
 from advect.maps import FlowMatchingMap
-from advect.maps.networks import Carrier
+from advect.maps.neural import Carrier
 
 QUICK = {"updates": 20, "width": 32, "progress": False}
-
-
-def root(matrix):
-    values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.sqrt()) @ vectors.T
 
 
 class Turning(nn.Module):

@@ -14,10 +14,6 @@ from advect.data.laws import Factored, Full
 from advect.maps import GaussianMap
 
 
-def factors(rank, d, seed=0):
-    return draw(rank, d, seed=seed)
-
-
 def law(*roots, seed=0, shift=0.0):
     """Laws with these factors, and means at random."""
     means = draw(len(roots), roots[0].shape[1], seed=100 + seed) + shift
@@ -36,7 +32,7 @@ class TestAgainstOracles:
     @pytest.mark.parametrize("d", [1, 2, 5, 20])
     def test_pot_at_full_rank(self, d):
         source, target = (
-            law(factors(2 * d, d, s), factors(d + 1, d, s + 1), seed=s) for s in (0, 5)
+            law(draw(2 * d, d, seed=s), draw(d + 1, d, seed=s + 1), seed=s) for s in (0, 5)
         )
         linear = GaussianMap.between(source, target, ["a", "b"])
         x = draw(30, d, seed=9)
@@ -55,7 +51,7 @@ class TestAgainstOracles:
     def test_kinds_of_covariances(self, kind):
         pair = []
         for seed in (0, 1):
-            found = law(factors(6, 4, seed), factors(6, 4, seed + 7), seed=seed)
+            found = law(draw(6, 4, seed=seed), draw(6, 4, seed=seed + 7), seed=seed)
             if kind == "full":
                 found = Gaussians(found.means, Full(found.covariances()))
             pair.append(found.diagonal() if kind == "diagonal" else found)
@@ -73,7 +69,7 @@ class TestAgainstOracles:
     def test_rank_deficient_laws_are_reached_at_the_bures_distance(self, before, after):
         """No direction of S' is orthogonal to the range of S: T carries one law to the other, and the
         way is the distance, also where the range of S' is not in that of S."""
-        source, target = law(factors(before, 6)), law(factors(after, 6, seed=3), seed=1)
+        source, target = law(draw(before, 6)), law(draw(after, 6, seed=3), seed=1)
         A = matrix_of(GaussianMap.between(source, target, ["a"]), d=6)
         S, T = source.covariances()[0], target.covariances()[0]
         np.testing.assert_allclose(A @ S @ A.T, T, atol=1e-10)
@@ -84,7 +80,7 @@ class TestAgainstOracles:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @pytest.mark.parametrize("kind", ["full", "factored"])
     def test_rounding_is_no_direction(self, kind, dtype):
-        source, target = law(factors(3, 8)), law(factors(9, 8, seed=3), seed=1)
+        source, target = law(draw(3, 8)), law(draw(9, 8, seed=3), seed=1)
         pair = [laws.to(dtype=dtype) for laws in (source, target)]
         if kind == "full":
             pair = [Gaussians(laws.means, Full(laws.covariances())) for laws in pair]
@@ -114,7 +110,7 @@ class TestAgainstOracles:
 
 class TestBeyondTheRange:
     def test_equal_laws_have_the_identity_and_similar_ones_their_similarity(self):
-        source = law(factors(2, 6))
+        source = law(draw(2, 6))
         moved = Gaussians(source.means + 5, Factored(3 * source.covariance.rows, (2,)))  # type: ignore
         x = draw(9, 6, seed=4)
         same = GaussianMap.between(source, source, ["a"])
@@ -123,7 +119,7 @@ class TestBeyondTheRange:
         np.testing.assert_allclose(similar, moved.means + 3 * (x - source.means), atol=1e-10)
 
     def test_points_to_laws_and_laws_to_points(self):
-        point, wide = law(torch.zeros(1, 3)), law(factors(2, 3))
+        point, wide = law(torch.zeros(1, 3)), law(draw(2, 3))
         x = draw(5, 3, seed=4)
         shifted = GaussianMap.between(point, wide, ["a"]).transform(x, ["a"] * 5)
         np.testing.assert_allclose(shifted, x + wide.means - point.means, atol=1e-10)
@@ -139,11 +135,8 @@ class TestFit:
         got = GaussianMap().fit(start, end).transform(start)
         assert got.x.dtype == dtype
         tol = 1e-4 if dtype == torch.float32 else 1e-10
-        for a, b in (
-            (got.laws().means, end.laws().means),
-            (got.laws().covariances(), end.laws().covariances()),
-        ):
-            np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
+        for moments in (lambda data: data.laws().means, lambda data: data.laws().covariances()):
+            np.testing.assert_allclose(moments(got), moments(end), rtol=tol, atol=tol)
 
     def test_a_linear_flow_is_recovered_for_unseen_samples(self):
         start = LabeledDataset(draw(60, 3), ["a", "b", "c"] * 20)
@@ -167,20 +160,14 @@ class TestFit:
         """m_y N(x; μ_y, S_y + s² I) with the normal densities of scipy."""
         from scipy.stats import multivariate_normal
 
-        source = law(factors(2, 4), 2 * factors(1, 4, seed=2))
+        source = law(draw(2, 4), 2 * draw(1, 4, seed=2))
         masses = torch.tensor([1.0, 3.0])
         fitted = GaussianMap.between(source, source, ["a", "b"], masses=masses)
         noise = float(source.covariance.traces().mean()) / 4
         x = draw(6, 4, seed=3)
-        scores = np.stack(
-            [
-                mass * multivariate_normal.pdf(x, mean, S + noise * np.eye(4))
-                for mass, mean, S in zip(
-                    (1, 3), source.means.numpy(), source.covariances().numpy(), strict=True
-                )
-            ],
-            axis=1,
-        )
+        laws = zip(source.means.numpy(), source.covariances().numpy(), strict=True)
+        densities = [multivariate_normal.pdf(x, mean, S + noise * np.eye(4)) for mean, S in laws]
+        scores = np.stack(densities, axis=1) * [1, 3]
         expected = scores / scores.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(fitted.posterior(x), expected, rtol=1e-8, atol=1e-12)
 
@@ -199,9 +186,8 @@ class TestFit:
     def test_a_class_is_what_began_in_it(self):
         start = LabeledDataset([[0.0], [1.0], [10.0], [12.0]], ["a", "a", "b", "b"])
         end = LabeledDataset([[5.0], [6.0], [0.0], [1.0]], ["b", "a", "a", "a"])
-        np.testing.assert_allclose(
-            GaussianMap().fit(start, end).transform(start).x, end.x, atol=1e-5
-        )
+        carried = GaussianMap().fit(start, end).transform(start)
+        np.testing.assert_allclose(carried.x, end.x, atol=1e-5)
 
 
 def test_a_file_with_other_numbers_is_damaged(tmp_path):
@@ -222,7 +208,7 @@ def test_a_file_with_other_numbers_is_damaged(tmp_path):
 
 
 def test_options_that_do_not_fit():
-    laws = law(factors(2, 4), factors(2, 4, seed=1))
+    laws = law(draw(2, 4), draw(2, 4, seed=1))
     for bad, message in (
         (lambda: GaussianMap.between(laws, laws.take(torch.tensor([0])), "ab"), "law"),
         (lambda: GaussianMap.between(laws, laws, ["a", "a"]), "law"),

@@ -54,9 +54,8 @@ class TestPlan:
         pairs = ad.PairSampler(SOURCE, TARGET, label_weight=0.0)
         assert torch.allclose(pairs.plan(x0, x1, y0, y1), expected)
         assert torch.allclose(pairs.plan(x0, x1), expected)
-        a, b = ad.PairSampler(SOURCE, TARGET, 0, generator=seeded()).sample_plan(
-            x0, x1, replace=False
-        )
+        drawing = ad.PairSampler(SOURCE, TARGET, 0, generator=seeded())
+        a, b = drawing.sample_plan(x0, x1, replace=False)
         where = {tuple(row): k for k, row in enumerate(x0.tolist())}
         order = [where[tuple(row)] for row in a.tolist()]
         assert sorted(order) == list(range(40))
@@ -145,9 +144,7 @@ class TestNeverMixed:
         first = labeled([40, 40, 40], 3, 0)
         first = first.replace(x=draw(120, 3) * 0.1 + far[first.y], classes=("a", "b", "c"))
         last = labeled([20, 30, 30, 40], 3, 1)
-        last = last.replace(
-            x=draw(120, 3, seed=1) * 0.1 + far[last.y], classes=("p", "q", "r", "s")
-        )
+        last = last.replace(x=draw(120, 3, seed=1) * 0.1 + far[last.y], classes=tuple("pqrs"))
         pairs = ad.PairSampler(first, last)
         masses = first.class_mass.numpy(), last.class_mass.numpy()
         expected = ot.emd(*masses, textbook_bures(first, last)) * 3
@@ -161,9 +158,8 @@ class TestNeverMixed:
 
     def test_names_or_laws(self):
         swapped = TARGET.replace(classes=(1, 0, 2))
-        assert torch.equal(
-            ad.PairSampler(SOURCE, swapped).partners, torch.eye(3, dtype=torch.float64)[[1, 0, 2]]
-        )
+        expected = torch.eye(3, dtype=torch.float64)[[1, 0, 2]]
+        assert torch.equal(ad.PairSampler(SOURCE, swapped).partners, expected)
         laws = ad.PairSampler(SOURCE, swapped, match="laws").partners
         assert torch.equal(laws, ad.PairSampler(SOURCE, TARGET, match="laws").partners)
         fewer = TARGET.replace(classes=(0, 7, 8))
@@ -276,6 +272,7 @@ class TestEdges:
     def test_errors(self):
         x = draw(4, 3)
         unlabeled = ad.LabeledDataset(x, ["a", None, "a", "a"])
+        pairs, blind = ad.PairSampler(SOURCE, TARGET), ad.PairSampler(SOURCE, TARGET, 0)
         for bad, said in {
             lambda: ad.PairSampler(SOURCE, TARGET, -1.0): "label_weight",
             lambda: ad.PairSampler(SOURCE, TARGET, math.nan): "label_weight",
@@ -285,16 +282,15 @@ class TestEdges:
             lambda: ad.PairSampler(SOURCE.x, TARGET.x): "LabeledDataset",
             lambda: ad.PairSampler(SOURCE, labeled([9, 9], 2, 0)): "harmonize",
             lambda: ad.PairSampler(SOURCE, unlabeled): "label",
-            lambda: ad.PairSampler(SOURCE, TARGET).batches(0): "size",
-            lambda: ad.PairSampler(SOURCE, TARGET).sample_plan_with_labels(x, x): "label_weight=0",
-            lambda: ad.PairSampler(SOURCE, TARGET).sample_plan_with_labels(
-                x, x, [1] * 4
-            ): "label_weight=0",
-            lambda: ad.PairSampler(SOURCE, TARGET).plan(x, x, [1, None, 1, 1], [1] * 4): "without",
-            lambda: ad.PairSampler(SOURCE, TARGET).plan(x, x, [1] * 3, [1] * 4): "same length",
-            lambda: ad.PairSampler(SOURCE, TARGET).plan(x, x, [9] * 4, [1] * 4): "classes",
-            lambda: ad.PairSampler(SOURCE, TARGET, 0).sample_plan(x, draw(4, 2)): "feature space",
-            lambda: ad.PairSampler(SOURCE, TARGET, 0).sample_plan(x, x + math.nan): "NaN",
+            lambda: pairs.batches(0): "size",
+            lambda: pairs.sample_plan_with_labels(x, x): "label_weight=0",
+            lambda: pairs.sample_plan_with_labels(x, x, [1] * 4): "label_weight=0",
+            lambda: pairs.plan(x, x, [1, None, 1, 1], [1] * 4): "without",
+            lambda: pairs.plan(x, x, [1] * 4, [1, None, None, 1]): "without",
+            lambda: pairs.plan(x, x, [1] * 3, [1] * 4): "same length",
+            lambda: pairs.plan(x, x, [9] * 4, [1] * 4): "classes",
+            lambda: blind.sample_plan(x, draw(4, 2)): "feature space",
+            lambda: blind.sample_plan(x, x + math.nan): "NaN",
         }.items():
             with pytest.raises(ad.InputError, match=said):
                 bad()

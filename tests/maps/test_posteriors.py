@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import advect as ad
 from advect.maps import EntropicMap
-from advect.maps.posteriors import KINDS, _classifier, folds_of, out_of_fold
+from advect.maps.entropic import KINDS, _classifier, folds_of, out_of_fold
 
 NAMES = ("low", ("a", 1), 7)
 

@@ -52,7 +52,7 @@ def page_of(result: Result, path, **options) -> tuple[str, Tags]:
     return text, Tags(text)
 
 
-def test_the_page_has_every_part(tmp_path):
+def test_the_page_has_every_part_and_loads_nothing(tmp_path):
     text, tags = page_of(Answer(settings={"seed": 3}), tmp_path / "new" / "page.html")
     for words in ("An answer", "12.35", "converged yes", "Watch digits.", "Smaller is nearer."):
         assert words in tags.text
@@ -60,18 +60,8 @@ def test_the_page_has_every_part(tmp_path):
     assert "100 more rows" in tags.text
     assert text.count("<svg") == 2 and "digits" in text[text.index("<svg") :]
 
-
-def test_heat_tables_are_shaded_by_their_numbers(tmp_path):
-    text, _ = page_of(Answer(), tmp_path / "page.html")
-    assert re.findall(r'style="--s:([\d.]+)">([^<]+)<', text) == [
-        ("0.0", "0.00"),
-        ("0.5", "1.50"),
-        ("1.0", "3.00"),
-    ]
-
-
-def test_the_page_runs_and_loads_nothing(tmp_path):
-    text, tags = page_of(Answer(), tmp_path / "page.html")
+    shades = re.findall(r'style="--s:([\d.]+)">([^<]+)<', text)
+    assert shades == [("0.0", "0.00"), ("0.5", "1.50"), ("1.0", "3.00")]
     assert "script" not in {tag for tag, _ in tags.tags} and "script-src" not in text
     policy = next(a["content"] for t, a in tags.tags if a.get("http-equiv"))
     assert policy.startswith("default-src 'none'")

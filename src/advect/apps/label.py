@@ -29,7 +29,7 @@ from advect.apps.label_methods import (
 from advect.apps.training import sample_figures
 from advect.classes.borrowing import check_one_space
 from advect.classes.embedding import Embedded
-from advect.classes.spread import one_hot
+from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes

@@ -19,7 +19,7 @@ import numpy as np
 from advect.apps.calibration import log_likelihoods
 from advect.classes.clustering import neighbor_graph, of_order_one
 from advect.classes.embedding import points_of
-from advect.classes.spread import one_hot, spread
+from advect.classes.pseudo import one_hot, spread
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import layout
 

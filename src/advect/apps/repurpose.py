@@ -34,9 +34,10 @@ from advect.data.labels import require_classes
 from advect.errors import InputError
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
-from advect.maps.base import Samples, check_columns
-from advect.maps.posteriors import folds_of
+from advect.maps.base import check_columns
+from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
+from advect.spaces.inputs import as_dataset
 from advect.transport.transport import check_dataset
 
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
@@ -93,7 +94,7 @@ class _Task:
             samples = samples.reshape(len(samples), *self.shape)  # a channel axis more or less
         if self.model.body is None:
             return samples
-        values = Samples.of(samples).values
+        values = as_dataset(samples).samples.detach()
         if tuple(values.shape[1:]) not in (self.shape, (math.prod(self.shape),)):
             what = f"samples must have the shape of the data, {self.shape}"
             raise InputError(what, f"shape {tuple(values.shape)}", "Transform them first.")
@@ -109,7 +110,7 @@ class _Task:
 
     def ask(self, samples: Any) -> np.ndarray:
         """The model's answers for samples of the flow's space."""
-        values = Samples.of(samples).values
+        values = as_dataset(samples).samples.detach()
         if values[:1].numel() not in (0, self.reference.dim):
             what = f"samples must have {self.reference.dim} features"
             raise InputError(what, f"shape {tuple(values.shape)}", "Use ad.harmonize first.")

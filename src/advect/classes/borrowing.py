@@ -22,7 +22,7 @@ from advect.data.labels import estimated_laws
 from advect.data.laws import Factored, Gaussians, group_shares
 from advect.data.laws.shrinkage import pooled
 from advect.data.sampling import by_turns
-from advect.errors import InputError
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
@@ -137,10 +137,10 @@ def borrowed_laws(
 
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
     """An error if samples or columns of ``data`` and ``few`` differ."""
-    if data.sample_shape != few.sample_shape:
-        shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
-        what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
-        raise InputError(what, shapes, remedy)
+    same = data.sample_shape == few.sample_shape
+    shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
+    what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
+    require(same, what, shapes, remedy)
     check_features(data, few)
 
 
@@ -148,9 +148,8 @@ def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:
     """The samples that have a label and a weight."""
     data = check_dataset(name, data)
     rows = data.labeled & (data.weights > 0)
-    if not bool(rows.any()):
-        got = f"none of {len(data)} samples with a label and a weight"
-        raise InputError(f"{name} must have labels", got, "Label some of them.")
+    got = f"none of {len(data)} samples with a label and a weight"
+    require(bool(rows.any()), f"{name} must have labels", got, "Label some of them.")
     return data.replace(x=data.x.detach(), law=None, law_index=None).subset(rows)
 
 
@@ -163,9 +162,9 @@ def _donor_probabilities(
         matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
     remedy = "Pass for instance ad.ClassMatching.nearest(few, source), in this order."
     check_kind("matching must be a ClassMatching", matching, ClassMatching, remedy)
-    if (matching.data_classes, matching.reference_classes) != (few.classes, source.classes):
-        what = "matching must lead from the classes of few to those of source"
-        raise InputError(what, f"one from {matching.data_classes!r:.80}", remedy)
+    what = "matching must lead from the classes of few to those of source"
+    fits = (matching.data_classes, matching.reference_classes) == (few.classes, source.classes)
+    require(fits, what, f"one from {matching.data_classes!r:.80}", remedy)
     filled = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
     table = torch.as_tensor(matching.soft.values).double() * filled
     table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, filled)
@@ -229,8 +228,7 @@ def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
         return means
     gain = (more / (more + chance))[:, None]  # in the other directions
     prior = singular.square() + more
-    gains = prior / (prior + chance[:, None])
-    calibrated = gain * apart + ((gains - gain) * along) @ axes
+    calibrated = gain * apart + (((prior / (prior + chance[:, None])) - gain) * along) @ axes
     means[present] = centre + calibrated @ factor.mT
     return means
 
@@ -248,8 +246,6 @@ def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance:
     elsewhere = more[:, None] + chance  # (a, k): variances in the other directions
     inside = elsewhere[:, :, None] + variances  # (a, k, r)
     scatter = (along.square() / inside).sum(dim=(1, 2)) + (rest / elsewhere).sum(dim=1)
-    free = dim - along.shape[1]
-    volume = inside.log().sum(dim=(1, 2)) + free * elsewhere.log().sum(dim=1)
+    volume = inside.log().sum(dim=(1, 2)) + (dim - along.shape[1]) * elsewhere.log().sum(dim=1)
     # the centre is estimated from the same means, which takes one degree of freedom of k
-    cost = volume / len(along) + dim * scatter.clamp_min(_TINY).log()
-    return more[int(cost.argmin())]
+    return more[int((volume / len(along) + dim * scatter.clamp_min(_TINY).log()).argmin())]

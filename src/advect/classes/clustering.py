@@ -1,17 +1,24 @@
-"""Clusters of points and the graph of nearest neighbours.
+"""Clusters of points, the graph of nearest neighbours, and discrete labels from label laws that move
+one by one (paper, section 5.1 and appendix C).
 
 A clusterer is one of scikit-learn, or "spectral", "kmeans" or "dbscan" by name."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections import Counter
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from advect._util.checks import check_known, check_methods
 from advect._util.query import guess, split
+from advect.data.laws import Gaussians
 from advect.errors import InputError
+from advect.spaces.inputs import require
 
 NAMES = ("spectral", "kmeans", "dbscan")
 _MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours
@@ -82,9 +89,8 @@ def clusters(
         k = _parameters(clusterer).get(option)
     if type(k) is int and option is not None:
         distinct, codes = np.unique(points, axis=0, return_inverse=True)
-        if k > len(distinct) and previous is None:
-            what = f"n_clusters must be at most the number of different samples, {len(distinct)}"
-            raise InputError(what, k, "Lower it.")
+        what = f"n_clusters must be at most the number of different samples, {len(distinct)}"
+        require(k <= len(distinct) or previous is not None, what, k, "Lower it.")
         k = min(k, len(distinct))
         if k in (1, len(distinct)):
             return codes.reshape(-1) if k > 1 else np.zeros(len(points), dtype=np.int64)
@@ -100,9 +106,9 @@ def clusters(
                 codes = np.asarray(seeded(clusterer, seed, **number).fit_predict(points))
     except ValueError as error:
         raise InputError("the clusterer failed", error, "Change its options.") from error
-    if codes.shape != (len(points),) or codes.dtype.kind not in "biu":
-        what = f"a clusterer must return a whole number for each of the {len(points)} samples"
-        raise InputError(what, f"{codes.dtype} of shape {codes.shape}", "Check fit_predict.")
+    what = f"a clusterer must return a whole number for each of the {len(points)} samples"
+    whole, got = codes.dtype.kind in "biu", f"{codes.dtype} of shape {codes.shape}"
+    require(whole and codes.shape == (len(points),), what, got, "Check fit_predict.")
     return codes.astype(np.int64)
 
 
@@ -216,3 +222,45 @@ def _bridges(points: np.ndarray, component: np.ndarray) -> tuple[np.ndarray, np.
         ends.append((inside[row], outside[nearest[row]]))
     first, second = np.array(ends).T
     return first, second
+
+
+def law_points(laws: Gaussians) -> np.ndarray:
+    """Laws as points whose distances resemble W₂: the mean, then the deviations or S^½."""
+    covariance = laws.covariance
+    spread = covariance.scales() if covariance.is_diagonal else covariance.compressed.rows
+    parts = laws.means.double(), spread.double().reshape(len(laws), -1)
+    return torch.cat(parts, dim=1).detach().cpu().numpy()
+
+
+def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
+    """The class position of each sample: clusters of the laws, named after the previous classes.
+
+    A cluster gets the class that most of its samples had. Noise joins the nearest cluster. A cluster
+    that no previous class claims gets the next free position, so classes can appear and vanish."""
+    if not all(bool(torch.isfinite(part).all()) for part in laws.tensors().values()):
+        return previous  # the flow has diverged, which its next value shows
+    points, before = law_points(laws), previous.cpu().numpy()
+    found = clusters(clustering, points, before)
+    codes = np.unique(found[found >= 0])
+    if len(codes) == 0:
+        return previous
+    centres = np.stack([points[found == code].mean(axis=0) for code in codes])
+    noise = np.flatnonzero(found < 0)
+    if len(noise):
+        found[noise] = codes[((points[noise, None, :] - centres) ** 2).sum(axis=2).argmin(axis=1)]
+    return torch.as_tensor(_inherited_names(found, codes, before), device=previous.device)
+
+
+def _inherited_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
+    overlaps = Counter(zip(found.tolist(), before.tolist(), strict=True))
+    names: dict[int, int] = {}
+    for (code, old), _ in sorted(
+        overlaps.items(), key=lambda item: (item[1], item[0]), reverse=True
+    ):
+        if code not in names and old not in names.values():
+            names[code] = old
+    free = (position for position in itertools.count() if position not in before)
+    for code in codes.tolist():
+        if code not in names:
+            names[code] = next(free)
+    return np.array([names[code] for code in found.tolist()], dtype=np.int64)

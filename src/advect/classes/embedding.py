@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from advect._util.checks import check_count, check_kind, check_known
+from advect._util.checks import check_count, check_known
 from advect.classes.clustering import seeded
 from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import principal_axes
-from advect.errors import InputError
 from advect.spaces.encoding import as_coder, call_coder, run_coder
 from advect.spaces.images import layout
+from advect.spaces.inputs import require
 from advect.spaces.steps import Scale
+from advect.transport.transport import check_dataset
 
 _COMPONENTS = 50  # principal components for "auto": more true classes of images than all pixels
 _EDGES = 60  # principal components of oriented gradients
@@ -30,37 +30,35 @@ Embedded = int | float | Callable[[Tensor], Any] | Any | None
 
 def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarray:
     """(n, p) points in float64; ``pseudo_labels`` describes ``embedding``."""
-    remedy = "Wrap features as ad.LabeledDataset(x)."
-    check_kind("data must be a LabeledDataset", data, LabeledDataset, remedy)
-    x = data.x.detach().cpu().double().numpy()
+    x = as_points(check_dataset("data", data).x)
     match embedding:
         case None:
             return x
         case "auto":
             return _principal(x, _COMPONENTS) if min(x.shape) > _COMPONENTS else x
         case "gradients":
-            rows = _as_points(oriented_gradients(data.samples.detach()))
+            rows = as_points(oriented_gradients(data.samples.detach()))
             return _principal(rows, min(_EDGES, *rows.shape))
         case "standardized":
-            rows = torch.from_numpy(x)
-            return Scale.fit("standardize", rows).apply(rows).numpy()
-        case int() | float() | np.number():
-            return _principal(x, embedding)
-        case Embedding():
-            return _as_points(embedding.embed(data))
-        case str() if not embedding.lower().endswith(".onnx"):
-            check_known("embedding", embedding, ("auto", "gradients", "standardized"))
-        case torch.nn.Module() | str() | Path():
-            encoder = as_coder(embedding, "embedding")
-            return _as_points(run_coder(encoder, data.x.detach(), data.sample_shape, "embedding"))
+            return Scale.fit("standardize", torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
+    if isinstance(embedding, (int, float, np.number)):
+        return _principal(x, embedding)
+    if isinstance(embedding, Embedding):
+        return as_points(embedding.embed(data))
+    if isinstance(embedding, str) and not embedding.lower().endswith(".onnx"):
+        check_known("embedding", embedding, ("auto", "gradients", "standardized"))
     samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
         samples, embedding = torch.from_numpy(x), seeded(embedding, seed).fit_transform
+    coder = as_coder(embedding, "embedding")
+    if coder.kind != "function":
+        return as_points(run_coder(coder, data.x.detach(), data.sample_shape, "embedding"))
     with torch.no_grad():  # in one batch: the function may depend on all samples
-        return _as_points(call_coder(as_coder(embedding, "embedding"), samples, "embedding", None))
+        return as_points(call_coder(coder, samples, "embedding", None))
 
 
-def _as_points(rows: Tensor) -> np.ndarray:
+def as_points(rows: Tensor) -> np.ndarray:
+    """A tensor as an array in float64."""
     return rows.detach().cpu().double().numpy()
 
 
@@ -68,20 +66,16 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
     """Principal components: a number of them, or as many as hold a share of the variance."""
     n, d = points.shape
     top = np.abs(points).max() or 1.0
-    points = points / top
-    points = points - points.mean(axis=0)
+    points = points / top - (points / top).mean(axis=0)
     singular, axes = (part.numpy() for part in principal_axes([torch.from_numpy(points)]))
-    if isinstance(wanted, (float, np.floating)) and 0 < wanted < 1:
+    if 0 < wanted < 1:
         variances = np.cumsum(singular**2)
         count = int(np.searchsorted(variances, wanted * variances[-1])) + 1
     else:
         count = check_count("embedding (components, or a share of variance below 1)", wanted)
-    if count > min(n, d):
-        raise InputError(
-            f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
-            f"embedding={wanted}",
-            "Lower it, or pass a share of variance such as embedding=0.9.",
-        )
+    what = f"{n} samples of dimension {d} have at most {min(n, d)} principal components"
+    remedy = "Lower it, or pass a share of variance such as embedding=0.9."
+    require(count <= min(n, d), what, f"embedding={wanted}", remedy)
     return points @ axes[:count].T * top
 
 
@@ -91,12 +85,9 @@ def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tenso
     As in Dalal and Triggs (2005), with overlapping Gaussian windows as cells and roots of the counts
     (Hellinger distance). Shifts by a pixel, thickness and contrast change an image little here and
     much in pixels. ``cells`` is at most half the pixels of a side."""
-    if layout(tuple(samples.shape[1:])) is None:
-        raise InputError(
-            "oriented gradients are for images",
-            f"samples of shape {tuple(samples.shape[1:])}",
-            "Pass samples of shape (height, width), with or without channels.",
-        )
+    shape = tuple(samples.shape[1:])
+    remedy = "Pass samples of shape (height, width), with or without channels."
+    require(layout(shape), "oriented gradients are for images", f"samples of shape {shape}", remedy)
     return torch.cat([_histograms(part, bins, cells) for part in samples.split(_BLOCK)])
 
 
@@ -129,6 +120,5 @@ def _windows(side: int, cells: int, like: Tensor) -> Tensor:
     cells = max(1, min(cells, side // 2))
     places = torch.arange(max(side, cells), device=like.device, dtype=like.dtype)
     centres = (places[:cells] + 0.5) * side / cells - 0.5
-    away = (places[:side] - centres[:, None]) * 1.5 * cells / side
-    weights = torch.exp(-away.square() / 2)
+    weights = torch.exp(-((places[:side] - centres[:, None]) * 1.5 * cells / side).square() / 2)
     return weights / weights.sum(dim=1, keepdim=True)

@@ -19,7 +19,7 @@ from advect.cost import GroundCost, MeansOnly
 from advect.cost.ground import check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
+from advect.spaces.inputs import require
 from advect.transport.class_tables import class_distances, otdd_classes
 
 
@@ -46,9 +46,9 @@ class ClassMatching:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.coupling.values, dtype=np.float64)
-        if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
-            remedy = "Pass the class_matching of an ad.otdd distance."
-            raise InputError("a coupling must hold masses", "negative, NaN or no mass", remedy)
+        masses = np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0
+        remedy = "Pass the class_matching of an ad.otdd distance."
+        require(masses, "a coupling must hold masses", "negative, NaN or no mass", remedy)
 
     @classmethod
     def between(
@@ -201,21 +201,16 @@ class ClassMatching:
             array = np.empty(0)
         if array.ndim == 1 and len(array):
             array = np.eye(k)[codes_of(array, self.reference_classes)]
-        if array.ndim != 2 or array.shape[1] != k or not np.isfinite(array).all():
-            raise InputError(
-                f"scores must be finite probabilities (n, {k}) of the reference classes, or labels",
-                f"shape {array.shape}",
-                "Check the classes of the model.",
-            )
+        fits = array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all()
+        what = f"scores must be finite probabilities (n, {k}) of the reference classes, or labels"
+        require(fits, what, f"shape {array.shape}", "Check the classes of the model.")
         return array
 
 
 def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
     """Positions of labels among the classes."""
     position = {name: code for code, name in enumerate(classes)}
-    names = labels.tolist()
-    unknown = [name for name in names if name not in position]
-    if unknown:
-        known = f"Classes: {', '.join(map(str, classes))}."
-        raise InputError("labels must be reference classes", repr(unknown[0]), known)
-    return np.array([position[name] for name in names], dtype=np.int64)
+    unknown = [name for name in labels.tolist() if name not in position]
+    known = f"Classes: {', '.join(map(str, classes))}."
+    require(not unknown, "labels must be reference classes", f"{unknown[:1]}", known)
+    return np.array([position[name] for name in labels.tolist()], dtype=np.int64)

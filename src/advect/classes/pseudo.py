@@ -1,4 +1,10 @@
-"""Pseudo-labels: the clusters of data without labels (paper, section 5.3), and their scores."""
+"""Labels for data without labels: clusters as pseudo-labels (paper, section 5.3), and label spreading.
+
+Label spreading (Zhou et al., Learning with local and global consistency, 2004) works on the graph of
+nearest neighbours. F solves (I − α S) F = Y with S = D^−½ W D^−½, for edge weights W and their row sums
+D. The scores of each class are divided by their sum, so that classes with more labels do not dominate,
+and rows are normalised to sum to one. scikit-learn's ``LabelSpreading`` has neither these class weights
+nor local scales, and finds fewer labels of images."""
 
 from __future__ import annotations
 
@@ -9,18 +15,23 @@ import numpy as np
 import pandas as pd
 import torch
 
-from advect._util.checks import check_count, check_kind
+from advect._util.checks import check_count, check_positive
 from advect._util.result import Result, Table
 from advect.classes.clustering import (
     as_clusterer,
     clusters,
     join_nearest,
+    neighbor_graph,
     number_option,
     of_order_one,
 )
 from advect.classes.embedding import Embedded, points_of
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.errors import InputError
+from advect.spaces.inputs import require
+from advect.transport.transport import check_dataset
+
+_NEIGHBORS = 10  # samples whose clusters give the soft labels of a sample
+_REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,37 +121,32 @@ def pseudo_labels(
     seed = check_count("seed", seed, least=0)
     k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
-        remedy = "Pass n_clusters for a number."
-        check_kind("target must be a LabeledDataset", target, LabeledDataset, remedy)
-        k = sum(count > 0 for count in target.counts.values())
-    if k == 0 or (k is None and by_name) or None not in (n_clusters, target):
-        what = "the number of clusters must be n_clusters or that of the classes of target"
-        raise InputError(what, f"n_clusters={n_clusters}, target={target}", "Pass one of them.")
-    if k is not None and number_option(clusterer) is None:
-        remedy = "Leave n_clusters and target out, or use another clusterer."
-        raise InputError(f"{method} finds the number of clusters itself", f"{k} clusters", remedy)
+        k = sum(count > 0 for count in check_dataset("target", target).counts.values())
+    what = "the number of clusters must be n_clusters or that of the classes of target"
+    got = f"n_clusters={n_clusters}, target={target}"
+    unclear = k == 0 or (k is None and by_name) or None not in (n_clusters, target)
+    require(not unclear, what, got, "Pass one of them.")
+    what = f"{method} finds the number of clusters itself"
+    remedy = "Leave n_clusters and target out, or use another clusterer."
+    require(k is None or number_option(clusterer), what, f"{k} clusters", remedy)
     points = points_of(data, embedding, seed)
     codes = clusters(clusterer, points, n_clusters=k, seed=seed)
-    if (codes < 0).all():
-        remedy = 'Change its options, or use clusterer="spectral".'
-        raise InputError("the clusterer must find at least one cluster", "noise alone", remedy)
+    remedy = 'Change its options, or use clusterer="spectral".'
+    require(
+        (codes >= 0).any(), "the clusterer must find at least one cluster", "noise alone", remedy
+    )
     codes = renumbered(join_nearest(of_order_one(points), codes, 1))
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
     dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
     if soft:
-        proportions = torch.as_tensor(neighbor_proportions(points, codes), device=data.x.device)
+        from sklearn.neighbors import KNeighborsClassifier
+
+        points = of_order_one(points)
+        near = KNeighborsClassifier(min(_NEIGHBORS + 1, len(points))).fit(points, codes)
+        proportions = torch.as_tensor(near.predict_proba(points), device=data.x.device)
         dataset = dataset.replace(y=y, probabilities=proportions)
     return PseudoLabels(dataset, codes, number, method)
-
-
-def neighbor_proportions(points: np.ndarray, codes: np.ndarray, neighbors: int = 10) -> np.ndarray:
-    """Proportions of clusters among each point and its nearest neighbours, (n, k)."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    points = of_order_one(points)
-    near = KNeighborsClassifier(min(neighbors + 1, len(points))).fit(points, codes)
-    return near.predict_proba(points)
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:
@@ -188,12 +194,10 @@ def purity(codes: Any, truth: Any) -> float:
 def _contingency(codes: Any, truth: Any) -> np.ndarray:
     """The number of samples for each pair of cluster and label."""
     first, second = _positions(codes), _positions(truth)
-    if len(first) != len(second) or len(first) == 0 or min(first.min(), second.min()) < 0:
-        raise InputError(
-            "codes and truth must have one entry for each sample, none of them missing",
-            f"{len(first)} and {len(second)} entries",
-            "Pass two sequences of equal length.",
-        )
+    fits = len(first) == len(second) > 0 and min(first.min(), second.min()) >= 0
+    what = "codes and truth must have one entry for each sample, none of them missing"
+    got = f"{len(first)} and {len(second)} entries"
+    require(fits, what, got, "Pass two sequences of equal length.")
     return pd.crosstab(first, second).to_numpy()
 
 
@@ -203,5 +207,100 @@ def _positions(values: Any) -> np.ndarray:
         require_labels(values, "a clustering score")
         return values.y.cpu().numpy()
     values = values.codes if isinstance(values, PseudoLabels) else values
-    values = values.tolist() if isinstance(values, torch.Tensor | np.ndarray) else list(values)
+    values = values.tolist() if hasattr(values, "tolist") else list(values)
     return pd.factorize(pd.Series(values, dtype=object))[0]
+
+
+def fill_labels(
+    data: LabeledDataset,
+    *,
+    neighbors: int = 10,
+    alpha: float = 0.99,
+    embedding: Embedded = None,
+    seed: int = 0,
+    soft: bool = False,
+) -> LabeledDataset:
+    """Label the unlabeled samples of partly labeled data; known labels stay.
+
+    Labels spread over the graph of nearest neighbours, so they follow the shape of the data.
+    ``ad.apps.label`` does this too, chooses the settings and estimates how sure each label is.
+
+    Args:
+        data: samples, some of them with labels.
+        neighbors: number of neighbours of each sample in the graph.
+        alpha: between 0 and 1; labels spread farther if it is near 1.
+        embedding: points to measure distances in; see ``pseudo_labels``. For small images
+            ``"gradients"`` is far better than pixels.
+        seed: seed of a random embedding.
+        soft: also keep the class probabilities of each sample. They rank the samples, but are not
+            calibrated.
+
+    Raises:
+        InputError: no sample has a label.
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[0.0], [1.0], [2.0], [3.0], [4.0]], ["a", None, None, None, "b"])
+        >>> filled = ad.fill_labels(data, neighbors=2, alpha=0.9, soft=True)
+        >>> filled.probabilities.double().numpy().round(2).tolist()
+        [[1.0, 0.0], [0.67, 0.33], [0.5, 0.5], [0.33, 0.67], [0.0, 1.0]]
+    """
+    neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
+    within = check_positive("alpha", alpha) < 1
+    require(within, "alpha must lie between 0 and 1", alpha, "The default is 0.99.")
+    points = of_order_one(points_of(data, embedding, seed))
+    what, remedy = "labels can only be filled in from known ones", "Use ad.pseudo_labels(data)."
+    require(bool(data.labeled.any()), what, f"none of {len(data)}", remedy)
+    if bool(data.labeled.all()):
+        return data
+    known = one_hot(data.y.cpu().numpy(), len(data.classes))
+    proportions = spread(neighbor_graph(points, neighbors, local=True), alpha, known)
+    proportions = np.where(known.any(axis=1, keepdims=True), known, proportions)
+    if soft:
+        return data.replace(probabilities=proportions)
+    return data.replace(y=torch.as_tensor(proportions.argmax(axis=1), device=data.y.device))
+
+
+def one_hot(codes: np.ndarray, k: int) -> np.ndarray:
+    """(n, k) with a 1 for each code, and rows of zeros for −1."""
+    rows = np.zeros((len(codes), k))
+    known = np.flatnonzero(codes >= 0)
+    rows[known, codes[known]] = 1.0
+    return rows
+
+
+def spread(graph: Any, alpha: float, known: np.ndarray) -> np.ndarray:
+    """Class proportions (n, k) from known labels, the nonzero rows of ``known`` (n, k).
+
+    Scores fall by a factor with each step away from the labels, soon below the accuracy of the
+    solution. The equation is solved again for rows of low scores alone: the other rows move to its
+    right-hand side, which is rescaled."""
+    roots = np.sqrt(np.asarray(graph.sum(axis=1)).reshape(-1, 1))  # D^½ as a column (n, 1)
+    scores = solved(graph, roots, alpha, known)
+    sums = scores.sum(axis=0)
+    sums[sums <= 0] = 1.0
+    scores, right = scores / sums, known / sums
+    shares, rest = np.zeros_like(scores), np.arange(len(scores))
+    while True:
+        best = scores.max(axis=1)
+        far = best < _REACHED * best.max()
+        shares[rest[~far]] = scores[~far] / scores[~far].sum(axis=1, keepdims=True)
+        if not far.any():
+            return shares
+        inflow = graph[far][:, ~far] @ (scores[~far] / roots[~far])
+        right = right[far] + alpha * inflow / roots[far]
+        graph, roots, rest, right = graph[far][:, far], roots[far], rest[far], right / right.max()
+        scores = solved(graph, roots, alpha, right)
+
+
+def solved(
+    graph: Any, roots: np.ndarray, alpha: float, right: np.ndarray, tol: float = 1e-12
+) -> np.ndarray:
+    """(I − α S)^−1 applied to non-negative columns, by conjugate gradients."""
+    from scipy.sparse import diags_array, eye_array
+    from scipy.sparse.linalg import cg
+
+    inverse = diags_array(1 / roots[:, 0])
+    system = (eye_array(len(right)) - alpha * (inverse @ graph @ inverse)).tocsr()
+    columns = [cg(system, column, rtol=tol, atol=0, maxiter=2000)[0] for column in right.T]
+    return np.stack(columns, axis=1).clip(min=0)

@@ -25,10 +25,10 @@ from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
-from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver, check_solver
+from advect.spaces.inputs import require
 from advect.transport.transport import Transport, check_dataset
 
 _EPSILON = 0.03  # of the mean cost
@@ -173,9 +173,8 @@ def class_shares(
     epsilon = float(prepared.epsilon)
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
-    if prepared.stochastic or not epsilon > 0:
-        what = "class_shares needs an entropic solver without random draws"
-        raise InputError(what, repr(chosen), "Pass ad.Sinkhorn(…).")
+    what = "class_shares needs an entropic solver without random draws"
+    require(epsilon > 0 and not prepared.stochastic, what, repr(chosen), "Pass ad.Sinkhorn(…).")
     solved = prepared.solve(problem.make("cross"), balanced.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
     sums, potential = solved.coupling.T @ membership, solved.potentials[0]

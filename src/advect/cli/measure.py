@@ -153,7 +153,7 @@ def _in_one_space(
     references: tuple[str, ...], space: dict[str, str], running: Session
 ) -> list[ad.LabeledDataset]:
     """All datasets in one space: unchanged if they fit, images in the size and colors of the largest."""
-    from advect.spaces.harmonize import in_space_of_largest
+    from advect.spaces.feature_space import in_space_of_largest
 
     if {"project", "columns"} & space.keys() or space.get("scale") not in (None, "unit"):
         what = "several datasets cannot share a space that is fitted to two"

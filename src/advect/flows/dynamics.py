@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_known, check_positive
-from advect.classes.clustering import as_clusterer
-from advect.classes.relabel import relabel
+from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import law_rows, require_classes, require_targets, with_class_laws

@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from advect._util.checks import check_count
 from advect.data.class_names import pack_any, unpack_name
-from advect.data.coerce import as_codes, as_features
+from advect.data.coerce import as_codes
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
+from advect.spaces.inputs import as_dataset, in_form_of, require
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1
@@ -26,30 +28,13 @@ _COMMON = ("sample_shape_", "classes_", "columns_")  # fitted attributes of ever
 _DAMAGE = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError, OverflowError)
 
 
-class Samples(NamedTuple):
-    """Samples (n, …), codes and names of their labels if there are any, and the inverse conversion."""
-
-    values: Tensor
-    labels: tuple[Tensor, Sequence[Hashable]] | None
-    restore: Callable[[Tensor], Any]
-
-    @classmethod
-    def of(cls, x: Any) -> Samples:
-        match x:
-            case LabeledDataset():
-                return cls(x.samples.detach(), (x.y.cpu(), x.classes), lambda rows: rows)
-            case Tensor():
-                return cls(as_features(x).detach(), None, lambda rows: rows)
-            case _:
-                return cls(as_features(x), None, Tensor.numpy)
-
-
 def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
     """Named columns must be those of the fit, in their order."""
     names = getattr(x, "columns", None)
-    if names is not None and columns is not None and tuple(map(str, names)) != columns:
-        got, remedy = ", ".join(map(str, names)), f"Use x[{list(columns)}]."
-        raise InputError("samples must have the columns of the fit in their order", got, remedy)
+    if names is not None and columns is not None:
+        given, remedy = tuple(map(str, names)), f"Use x[{list(columns)}]."
+        what = "samples must have the columns of the fit in their order"
+        require(given == columns, what, ", ".join(given), remedy)
 
 
 class Map(ABC):
@@ -125,27 +110,25 @@ class Map(ABC):
         Raises:
             InputError: not fitted; another shape; a class that was not in the fit.
         """
-        samples = self._checked(x)
-        rows = samples.values.reshape(len(samples.values), -1)
+        data = self._checked(x)
         with torch.no_grad():
-            moved = self.move(rows, self._codes(samples, y)).to(rows)
-        if isinstance(x, LabeledDataset):
-            return x.replace(x=moved, law=None, law_index=None)
-        return samples.restore(moved.reshape(samples.values.shape))
+            moved = self.move(data.x.detach(), self._codes(data, y)).to(data.x)
+        if data is x:
+            return data.replace(x=moved, law=None, law_index=None)
+        return in_form_of(x, moved.reshape(data.samples.shape))
 
     def save(self, path: str | Path) -> Path:
         """Write the fitted map as a safetensors file; ``ad.maps.load`` reads it bit for bit.
 
         Class names that JSON does not have come back as strings.
         """
-        shape = self._fitted()
-        tensors, values = self.pack()
+        shape, (tensors, values) = self._fitted(), self.pack()
         facts = {
             "kind": _NAME,
             "version": _VERSION,
             "map": self.kind,
             "sample_shape": list(shape),
-            "columns": None if self.columns_ is None else list(self.columns_),
+            "columns": self.columns_ and list(self.columns_),
             "classes": [pack_any(name) for name in self.classes_],
             "own": values,
         }
@@ -160,22 +143,19 @@ class Map(ABC):
             InputError: not the file of a map, damaged, or of another kind than this class.
         """
         tensors, facts = read_tensors(Path(path), device)
-        if facts.get("kind") != _NAME:
-            raise InputError("not a saved map", path, "Pass a file that map.save(path) wrote.")
-        if facts.get("version") != _VERSION:
-            remedy = "Read it with the version of advect that wrote it."
-            raise InputError(f"a map must have version {_VERSION}", facts.get("version"), remedy)
-        kind = _KINDS.get(str(facts.get("map")))
-        if kind is None or not issubclass(kind, cls):
-            known = sorted(name for name, each in _KINDS.items() if issubclass(each, cls))
-            what = f"the file must hold a map of kind {', '.join(known)}"
-            raise InputError(what, repr(facts.get("map")), "Use ad.maps.load.")
+        is_map, version, name = facts.get("kind") == _NAME, facts.get("version"), facts.get("map")
+        require(is_map, "not a saved map", path, "Pass a file that map.save(path) wrote.")
+        remedy = "Read it with the version of advect that wrote it."
+        require(version == _VERSION, f"a map must have version {_VERSION}", version, remedy)
+        known = {key: kind for key, kind in sorted(_KINDS.items()) if issubclass(kind, cls)}
+        what = f"the file must hold a map of kind {', '.join(known)}"
+        require(str(name) in known, what, repr(name), "Use ad.maps.load.")
         try:
-            found, shape, columns = kind(), tuple(facts["sample_shape"]), facts["columns"]
-            if not shape or not all(type(side) is int and side > 0 for side in shape):
-                raise ValueError(f"sample shape {shape}")
-            found.columns_ = None if columns is None else tuple(map(str, columns))
+            found, columns = known[str(name)](), facts["columns"]
+            shape = tuple(check_count("side", side) for side in facts["sample_shape"])
+            check_count("axes", len(shape))
             found.sample_shape_ = shape
+            found.columns_ = columns and tuple(map(str, columns))
             found.classes_ = tuple(map(unpack_name, facts.get("classes", ())))
             found.unpack(tensors, facts["own"])
             found.move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts must fit
@@ -210,37 +190,41 @@ class Map(ABC):
             raise InputError("a map must be fitted first", got, remedy)
         return self.sample_shape_
 
-    def _checked(self, x: Any) -> Samples:
-        shape, samples = self._fitted(), Samples.of(x)
-        if tuple(samples.values.shape[1:]) not in (shape, (math.prod(shape),)):
-            got, remedy = tuple(samples.values.shape), "Use the FeatureSpace of the flow first."
-            raise InputError(f"samples must have shape {shape}", f"shape {got}", remedy)
+    def _checked(self, x: Any) -> LabeledDataset:
+        """Samples in the shape of the fit."""
+        shape, data = self._fitted(), as_dataset(x)
+        require(
+            data.sample_shape in (shape, (math.prod(shape),)),
+            f"samples must have shape {shape}",
+            f"shape {tuple(data.samples.shape)}",
+            "Use the FeatureSpace of the flow first.",
+        )
         check_columns(x, self.columns_)
-        return samples
+        return data
 
-    def _checked_classes(self, x: Any) -> Samples:
-        """Samples to ask for a posterior."""
-        samples = self._checked(x)
-        if not self.classes_:
-            what = "a posterior needs classes"
-            raise InputError(what, "a map fitted without labels", "Fit on labeled datasets.")
-        return samples
+    def _posterior_of(self, x: Any, answer: Callable[[Tensor], Tensor]) -> Any:
+        """Class probabilities of samples in the form of ``x``; ``answer`` takes rows (n, d)."""
+        data, remedy = self._checked(x), "Fit on labeled datasets."
+        require(self.classes_, "a posterior needs classes", "a map fitted without labels", remedy)
+        with torch.no_grad():
+            rows = answer(data.x.detach()).to(data.x)
+        return rows if data is x else in_form_of(x, rows)
 
-    def _codes(self, samples: Samples, y: Any) -> Tensor:
+    def _codes(self, data: LabeledDataset, y: Any) -> Tensor:
         """Positions in ``classes_``; −1 for missing labels, and for all if labels are not used."""
-        n = len(samples.values)
-        known = samples.labels if y is None or not self.classes_ else as_codes(y, None, n)
-        if not self.classes_ or known is None:
-            return torch.full((n,), -1)
-        codes, names = known
+        if not self.classes_:
+            return torch.full((len(data),), -1)
+        codes, names = (data.y.cpu(), data.classes) if y is None else as_codes(y, None, len(data))
         position = {name: code for code, name in enumerate(self.classes_)}
-        for code in codes.unique().tolist():
-            if code >= 0 and names[code] not in position:
-                raise InputError(
-                    f"labels must be classes of the fit, {', '.join(map(str, self.classes_))}",
-                    repr(names[code]),
-                    "Pass class names, not positions, or omit labels: map.transform(data.samples).",
-                )
+        unknown = [
+            names[code] for code in codes.unique() if code >= 0 and names[code] not in position
+        ]
+        require(
+            not unknown,
+            f"labels must be classes of the fit, {', '.join(map(str, self.classes_))}",
+            repr(unknown[0]) if unknown else "",
+            "Pass class names, not positions, or omit labels: map.transform(data.samples).",
+        )
         return torch.tensor([*(position.get(name, -1) for name in names), -1])[codes]
 
 
@@ -249,26 +233,23 @@ load = Map.load
 
 def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
     """First and last states as datasets of one dtype, without rows of no mass, which do not move."""
-    if isinstance(start, FlowResult):
-        if end is not None:
-            remedy = "Call fit(result), or fit(start, end)."
-            raise InputError("the result of a flow has both states", "an end as well", remedy)
-        first, last = start.source, start.dataset
-    elif end is None:
-        what, remedy = "a map needs the result of a flow or two states", "Call fit(start, end)."
-        raise InputError(what, f"one {type(start).__name__}", remedy)
-    else:
-        first, last = (
-            data if isinstance(data, LabeledDataset) else LabeledDataset(data)
-            for data in (start, end)
-        )
-    if first.samples.shape != last.samples.shape or first.x.device != last.x.device:
-        raise InputError(
-            "start and end must be the same particles, row by row, on one device",
-            f"shapes {tuple(first.samples.shape)} and {tuple(last.samples.shape)} on "
-            f"{first.x.device} and {last.x.device}",
-            "Pass the first and the last state of one flow.",
-        )
+    of_flow, one = isinstance(start, FlowResult), f"one {type(start).__name__}"
+    remedy = "Call fit(result), or fit(start, end)."
+    require(
+        of_flow or end is not None, "a map needs the result of a flow or two states", one, remedy
+    )
+    once = not of_flow or end is None
+    require(once, "the result of a flow has both states", "an end as well", remedy)
+    first, last = map(as_dataset, (start.source, start.dataset) if of_flow else (start, end))
+    shapes, devices = zip(
+        *((data.samples.shape, data.x.device) for data in (first, last)), strict=True
+    )
+    require(
+        shapes[0] == shapes[1] and devices[0] == devices[1],
+        "start and end must be the same particles, row by row, on one device",
+        f"shapes {tuple(shapes[0])} and {tuple(shapes[1])} on {devices[0]} and {devices[1]}",
+        "Pass the first and the last state of one flow.",
+    )
     dtype, rows = torch.promote_types(first.x.dtype, last.x.dtype), first.weights > 0
     last = last.replace(weights=first.weights)
     return _reduced(first, rows, dtype), _reduced(last, rows, dtype)
@@ -306,10 +287,10 @@ def unpack_pairs(
         fits = kinds == (True, torch.int64, torch.float64) and data.sample_shape == shape
         sizes = data.y.shape == weights.shape == (len(data),) and bool((weights > 0).all())
         codes = int(data.y.min()) >= -1 and int(data.y.max()) < len(data.classes)
-        if not (fits and sizes and codes):
-            raise ValueError(f"the {side} of the pairs does not fit")
         states.append(data)
+        if not (fits and sizes and codes) or data.x.dtype != states[0].x.dtype:
+            raise ValueError(f"the {side} of the pairs does not fit")
     start, end = states
-    if start.x.shape != end.x.shape or start.x.dtype != end.x.dtype:
+    if start.x.shape != end.x.shape:
         raise ValueError("start and end are not the same particles")
     return start, end

@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
-from advect.errors import InputError
-from advect.maps.network_map import NetworkMap
-from advect.maps.networks import Carrier, Velocity, fixed_random_state, standard_units
+from advect.maps.neural import Carrier, NetworkMap, Velocity, fixed_random_state, standard_units
 from advect.maps.pair_sampler import Pairs, PairSampler
+from advect.spaces.inputs import require
 
 _N_STATISTICS = 1024  # pairs from which scales are computed
 _LEARNING_RATE = 2e-3
@@ -65,12 +64,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
     noise: float = 0.0
     seed: int = 0
     progress: Progress = field(default=None, repr=False)
-    options: ClassVar = ("updates", "width", "noise", "seed")
-
-    def __post_init__(self) -> None:
-        for name, least in (("updates", 0), ("width", 1), ("seed", 0)):
-            setattr(self, name, check_count(name, getattr(self, name), least=least))
-        self.noise = check_non_negative("noise", self.noise)
+    options: ClassVar = {"updates": 0, "width": 1, "noise": None, "seed": 0}
 
     def fit(self, start: Any, end: Any = None) -> Self:
         """Fit the map on pairs.
@@ -82,8 +76,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         """
         if not isinstance(start, PairSampler):
             return super().fit(start, end)
-        if end is not None:
-            raise InputError("a sampler has both datasets", "an end as well", "Call fit(pairs).")
+        require(end is None, "a sampler has both datasets", "an end as well", "Call fit(pairs).")
         source, present = start.source, start.drawn_classes
         self.sample_shape_ = None
         self.classes_, self.columns_ = (), source.columns
@@ -104,8 +97,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
     ) -> None:
         first = [next(batches) for _ in range(-(-_N_STATISTICS // _BATCH_SIZE))]
         x0, x1 = (torch.cat([batch[side] for batch in first]) for side in (0, 1))
-        seed = int(torch.randint(2**31, (1,), generator=generator))
-        with fixed_random_state(seed):
+        with fixed_random_state(int(torch.randint(2**31, (1,), generator=generator))):
             network = Velocity(tuple(x0.shape[1:]), len(classes), self.width)
             statistics = standard_units(
                 torch.cat([x0, x1]),
@@ -132,13 +124,11 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         # evenly spread over [0, 1], which reduces the variance
         times = (torch.arange(n) + torch.rand((), generator=generator)) / n
         x0, x1 = (part.to(device, carrier.centre.dtype) for part in (x0, x1))
-        t = times.to(x0).reshape(-1, *[1] * (x0.ndim - 1))
-        x = x0 + t * (x1 - x0)
+        x = x0 + times.to(x0).reshape(-1, *[1] * (x0.ndim - 1)) * (x1 - x0)
         if self.noise:
             x = x + self.noise * carrier.scale * torch.randn_like(x)
         target = (x1 - x0 - carrier.shift) / carrier.spread
-        predicted = carrier.standard(x, times.to(device), codes)
-        return (predicted - target.float()).square().mean()
+        return (carrier.standard(x, times.to(device), codes) - target.float()).square().mean()
 
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Carrier:
         n_steps = check_count("ode_steps", facts["ode_steps"])  # an option of advect 0.2

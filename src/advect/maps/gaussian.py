@@ -27,8 +27,8 @@ from advect.data.few_samples import shrunk_laws
 from advect.data.laws import Covariance, Gaussians
 from advect.data.laws.linalg import squared_distances
 from advect.data.laws.wasserstein import polar_factor
-from advect.errors import InputError
 from advect.maps.base import Map
+from advect.spaces.inputs import require
 
 _TENSORS = ("means", "ends", "rest", "masses", "axes", "images", "deviations")
 _MIN_DEVIATION = 1e-6  # relative to the largest: smaller ones are outside the range
@@ -81,14 +81,13 @@ class GaussianMap(Map, kind="gaussian"):
             True
         """
         names = tuple(classes)
-        fits = len(source) == len(target) == len(names) == len(set(names))
-        if not fits or source.dim != target.dim:
-            got = (
-                f"{len(source)} and {len(target)} laws of dimensions {source.dim} and {target.dim} "
-                f"for {len(set(names))} names"
-            )
-            what = "each class needs a law at the start, a law at the end and a name"
-            raise InputError(what, got, "Take matched laws with laws.take(rows).")
+        sizes, dims = (len(source), len(target), len(names)), (source.dim, target.dim)
+        require(
+            {*sizes} == {len(set(names))} and dims[0] == dims[1],
+            "each class needs a law at the start, a law at the end and a name",
+            f"{sizes[0]} and {sizes[1]} laws of dimensions {dims} for {len(set(names))} names",
+            "Take matched laws with laws.take(rows).",
+        )
         masses = torch.as_tensor([1.0] * len(names) if masses is None else masses).double()
         linear = cls()
         linear._solve(source, target, check_weights("masses", masses, len(names)))
@@ -100,9 +99,7 @@ class GaussianMap(Map, kind="gaussian"):
 
         m are the class masses at the start, and s² is the mean variance of a feature.
         """
-        samples = self._checked_classes(x)
-        rows = self._posterior(samples.values.flatten(1).to(self._means))
-        return samples.restore(rows.to(samples.values))
+        return self._posterior_of(x, lambda rows: self._posterior(rows.to(self._means)))
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         end = end.replace(y=start.y, classes=start.classes)  # classes at the start
@@ -121,10 +118,8 @@ class GaussianMap(Map, kind="gaussian"):
         pairs = list(zip(first.compressed.parts(), last.compressed.parts(), strict=True))
         least = _min_deviation(first)
         parts = side_by_side(lambda pair: _linear(*pair, least), pairs, rows=source.dim)
-        axes, deviations, images = zip(*parts, strict=True)
-        self._sizes = [len(part) for part in deviations]
-        self._axes, self._images = torch.cat(axes), torch.cat(images)
-        self._deviations = torch.cat(deviations)
+        self._sizes = [len(deviations) for _, deviations, _ in parts]
+        self._axes, self._deviations, self._images = map(torch.cat, zip(*parts, strict=True))
         self._means, self._ends = source.means.double(), target.means.double()
         before, after = first.traces().double(), last.traces().double()
         scale = (after / torch.where(before > 0, before, 1)).sqrt()
@@ -170,13 +165,12 @@ class GaussianMap(Map, kind="gaussian"):
             inside, variances = centred @ axes.mT, deviations.square() + noise
             far = (centred - inside @ axes).square().sum(dim=1) / noise
             near = (inside.square() / variances).sum(dim=1)
-            volume = (variances / noise).log().sum()
-            scores.append(mass.log() - (far + near + volume) / 2)
+            scores.append(mass.log() - (far + near + (variances / noise).log().sum()) / 2)
         return torch.stack(scores, dim=1).softmax(dim=1)
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {name: getattr(self, f"_{name}") for name in _TENSORS}
-        return tensors, {"sizes": self._sizes, "noise": self._noise}
+        facts = {"sizes": self._sizes, "noise": self._noise}
+        return {name: getattr(self, f"_{name}") for name in _TENSORS}, facts
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self._sizes = [check_count("rows", size, least=0) for size in facts["sizes"]]

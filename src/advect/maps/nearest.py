@@ -10,8 +10,8 @@ from torch import Tensor
 
 from advect._util.checks import check_count, check_positive
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.maps.base import Map, pack_pairs, unpack_pairs
+from advect.spaces.inputs import require
 
 _BLOCK = 4_000_000  # entries of a block of distances
 
@@ -39,9 +39,8 @@ class NearestMap(Map, kind="nearest"):
         self.k = check_count("k", self.k)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        if self.k > len(start):
-            what = f"k must be at most the number of particles, {len(start)}"
-            raise InputError(what, self.k, "Pass a smaller k.")
+        what = f"k must be at most the number of particles, {len(start)}"
+        require(self.k <= len(start), what, self.k, "Pass a smaller k.")
         self._start, self._end, self.classes_ = start, end, start.classes
         self._centre = start.x.double().mean(dim=0)
         # distances of any scale can be squared

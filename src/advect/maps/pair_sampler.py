@@ -7,9 +7,10 @@ Label laws are those of the whole datasets. At label_weight = ∞ classes are ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from torch import Tensor
 
 from advect._util.checks import (
     check_count,
-    check_kind,
     check_known,
     check_non_negative,
     missing_labels,
@@ -30,9 +30,10 @@ from advect.data.coerce import as_codes, as_features
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import with_class_laws
 from advect.data.sampling import by_turns
-from advect.errors import InputError
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
+from advect.spaces.inputs import require
+from advect.transport.transport import check_dataset
 
 _TINY = torch.finfo(torch.float64).tiny
 _ROUNDING = 1e-12
@@ -99,9 +100,8 @@ class PairSampler:
             check_non_negative("label_weight", weight)
         check_known("match", self.match, ("auto", "names", "laws"))
         check_solver(self.solver)
-        for data in (self.source, self.target):
-            remedy = "Use ad.LabeledDataset(x, y)."
-            check_kind("source and target must be LabeledDataset", data, LabeledDataset, remedy)
+        for name in ("source", "target"):
+            data = check_dataset(name, getattr(self, name))
             if weight > 0:
                 require_labels(data, "a pair sampler with a label weight")
         check_features(self.source, self.target)
@@ -121,14 +121,14 @@ class PairSampler:
         source, target = self.source, self.target
         same = set(source.classes) == set(target.classes)
         if self.match == "names" or (self.match == "auto" and same):
-            shares = _same_names(source.classes, target.classes) * (_masses(target) > 0)
+            names = [[float(a == b) for b in target.classes] for a in source.classes]
+            shares = torch.tensor(names, dtype=torch.float64) * (_masses(target) > 0)
         else:
             plan = ExactOT().solve(self.label_distances, _masses(source), _masses(target)).plan()
             plan = plan * (plan > _ROUNDING)
             shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(_TINY)
-        if not bool((shares.sum(dim=1) > 0).any()):
-            what, got = "no class of the source has a partner", (source.classes, target.classes)
-            raise InputError(what, got, 'Pass match="laws".')
+        what, got = "no class of the source has a partner", (source.classes, target.classes)
+        require(bool((shares > 0).any()), what, got, 'Pass match="laws".')
         return shares
 
     @property
@@ -168,9 +168,9 @@ class PairSampler:
             replace: draw n pairs from the plan, as torchcfm does; False takes each row of ``x0``
                 with a partner once, in random order.
         """
-        if self.label_weight and (y0 is None or y1 is None):
-            remedy = "Pass y0 and y1, or label_weight=0."
-            raise InputError("a label weight needs labels of both sides", "None", remedy)
+        labeled, remedy = y0 is not None and y1 is not None, "Pass y0 and y1, or label_weight=0."
+        what = "a label weight needs labels of both sides"
+        require(labeled or not self.label_weight, what, "None", remedy)
         i, j = _draw(self.plan(x0, x1, y0, y1), replace, self.generator)
         return Pairs(_take(x0, i), _take(x1, j), _take(y0, i), _take(y1, j))
 
@@ -198,10 +198,9 @@ class PairSampler:
             # partners have their shares, and their samples equal masses
             mass = shares[code][classes] / classes.bincount(minlength=shares.shape[1])[classes]
             groups += [_Group((first == code).nonzero()[:, 0], columns, mass)] * bool(len(columns))
-        if not groups:
-            what = "no sample of the batch has a partner of a matching class"
-            remedy = "Use larger batches, or a finite label_weight."
-            raise InputError(what, f"{len(a)} and {len(b)} samples", remedy)
+        what = "no sample of the batch has a partner of a matching class"
+        remedy = "Use larger batches, or a finite label_weight."
+        require(groups, what, f"{len(a)} and {len(b)} samples", remedy)
         return self._solve(a, b, groups, None)
 
     def batches(
@@ -225,13 +224,13 @@ class PairSampler:
             [32, 32, 32]
         """
         size, n = check_count("size", size), None if n is None else check_count("n", n, least=0)
-        return self._batches(size, n, generator or self.generator)
+        return islice(self._batches(size, generator or self.generator), n)
 
-    def _batches(self, size: int, n: int | None, draw: torch.Generator | None) -> Iterator[Pairs]:
+    def _batches(self, size: int, draw: torch.Generator | None) -> Iterator[Pairs]:
         source, target = self.source, self.target
-        first, last, done = source.samples.detach(), target.samples.detach(), 0
+        first, last = source.samples.detach(), target.samples.detach()
         y0, y1 = source.y.cpu(), target.y.cpu()
-        while n is None or done < n:
+        while True:
             if math.isfinite(self.label_weight):
                 phase = float(torch.rand((), generator=draw))
                 own, others = (
@@ -258,7 +257,6 @@ class PairSampler:
             i, j = _draw(plan, False, draw)
             at, to = own[i], others[j]
             yield Pairs(first[at], last[to], source.y[at], target.y[to])
-            done += 1
 
     def _solve(
         self, a: LabeledDataset, b: LabeledDataset, groups: list[_Group], labels: Tensor | None
@@ -318,10 +316,6 @@ def _take(values: Any, rows: Tensor) -> Any:
     if values is None:
         return None
     return values[rows.to(values.device)] if torch.is_tensor(values) else np.asarray(values)[rows]
-
-
-def _same_names(names: Sequence[Any], others: Sequence[Any]) -> Tensor:
-    return torch.tensor([[float(a == b) for b in others] for a in names], dtype=torch.float64)
 
 
 def _masses(data: LabeledDataset) -> Tensor:

@@ -4,8 +4,7 @@
 writes the player of a flow, from a result, a run directory or a trajectory.
 """
 
-from advect.report.answer import write_page
-from advect.report.player import write_report
-from advect.report.story import Story as Story
+from advect.report.frames import Story as Story
+from advect.report.page import write_page, write_report
 
 __all__ = ["write_page", "write_report"]

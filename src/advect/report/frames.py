@@ -1,21 +1,32 @@
-"""The frames and samples of a flow that a page shows, thinned if there are too many."""
+"""What a page knows about a flow, from its result or its run directory, and the frames and samples
+that it shows, thinned if there are too many.
+"""
 
 from __future__ import annotations
 
 import base64
+import re
 import warnings
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import DamageWarning, InputError
-from advect.io.trajectory import Frame
-from advect.report.story import Story
-from advect.viz.states import names_of, some_rows, spread
+from advect.flows.loop import FlowResult
+from advect.io.formats.guard import read_text
+from advect.io.logs import is_metric, read_lines
+from advect.io.trajectory import Frame, Trajectory
+from advect.ot.sinkhorn import Sinkhorn
+from advect.ot.solver import Solver
+from advect.spaces.inputs import require
+from advect.viz.states import Curve, curves_of, names_of, others, some_rows, spread
 from advect.viz.theme import class_marks, style
 
 _MAX_FRAMES, _MAX_SAMPLES = 60, 2000
@@ -32,23 +43,15 @@ def pack_integers(values: np.ndarray, kind: str) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(kind)).tobytes()).decode()
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Some samples of a dataset and their positions in it."""
-
-    data: LabeledDataset
-    rows: Tensor
-
-
-def thinned(data: LabeledDataset, what: str, notes: list[str]) -> Sample:
-    """At most as many samples as a page shows; a note says so if that is not all."""
+def thinned(data: LabeledDataset, what: str, notes: list[str]) -> tuple[LabeledDataset, Tensor]:
+    """At most as many samples as a page shows, with their positions; a note says if it is a part."""
     rows = torch.tensor(some_rows(len(data), _MAX_SAMPLES))
     if len(data) > _MAX_SAMPLES:
         notes.append(
             f"Of {what}, a random sample of {len(rows):,} of {len(data):,} is shown; couplings and "
             "class distances are those of the sample."
         )
-    return Sample(_take(data, rows), rows)
+    return _take(data, rows), rows
 
 
 class Frames:
@@ -68,40 +71,29 @@ class Frames:
         if len(self._chosen) < total:
             notes.append(f"{len(self._chosen)} of {total:,} recorded frames are shown.")
         first = self._first_sound(range(total)).dataset.to("cpu")
-        sample = thinned(first, "the flow", notes)
-        self.rows, self.n_all = sample.rows, len(first)
-        source = story.source
-        self.before = sample.data
-        if source is not None and len(source) == len(first):
-            self.before = _take(source.to("cpu"), self.rows)
+        (self.before, self.rows), self.n_all = thinned(first, "the flow", notes), len(first)
+        if story.source is not None and len(story.source) == len(first):
+            self.before = _take(story.source.to("cpu"), self.rows)
         self.after = self._shown(self._first_sound(reversed(range(total))))
-        self.steps: list[int] = []
-        self.values: list[float] = []
-        self.names: list[Hashable] = []
-        self._labels: list[list[Hashable]] = []
+        self.steps, self.values, self.names, self._labels = [], [], [], []
 
     def read(self) -> Iterator[LabeledDataset]:
         """The dataset of each shown frame."""
-        known: dict[Hashable, None] = {}
-        for position in self._chosen:
-            frame = self._read(position)
-            if frame is None:
-                continue
+        for frame in filter(None, map(self._read, self._chosen)):
             data = self._shown(frame)
             self.steps.append(frame.index)
             self.values.append(frame.value)
-            known |= dict.fromkeys(names_of([data]))
+            self.names = list(dict.fromkeys([*self.names, *names_of([data])]))
             self._labels.append(data.labels)
             yield data
-        self.names = list(known)
 
     def _first_sound(self, positions: Iterable[int]) -> Frame:
         """The first of some frames that is not damaged."""
-        for position in positions:
-            if (frame := self._read(position)) is not None:
-                return frame
-        got = f"{len(self._all)} frames"
-        raise InputError("all frames are damaged", got, "Restore the run from a copy.")
+        frame = next(filter(None, map(self._read, positions)), None)
+        if frame is None:
+            got = f"{len(self._all)} frames"
+            raise InputError("all frames are damaged", got, "Restore the run from a copy.")
+        return frame
 
     def _read(self, position: int) -> Frame | None:
         """A frame; None and a note if it is damaged."""
@@ -115,9 +107,8 @@ class Frames:
 
     def _shown(self, frame: Frame) -> LabeledDataset:
         data = frame.dataset.to("cpu")
-        if len(data) != self.n_all:
-            got = f"{self.n_all} and then {len(data)}"
-            raise InputError("frames must have the same samples", got, "Take them from one flow.")
+        same, got = len(data) == self.n_all, f"{self.n_all} and then {len(data)}"
+        require(same, "frames must have the same samples", got, "Take them from one flow.")
         return _take(data, self.rows)
 
     @property
@@ -168,3 +159,133 @@ def codes_of(labels: list[Hashable], names: list[Hashable]) -> np.ndarray:
 
 def _take(data: LabeledDataset, rows: Tensor) -> LabeledDataset:
     return data if len(rows) == len(data) else data.subset(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """The content of a report. Only the frames are required.
+
+    Attributes:
+        trajectory: the recorded frames, in order.
+        target, source: the datasets; by default no target, and the first frame as source.
+        objective: (step, value) pairs; by default the values of the frames.
+        terms, metrics: named curves of such pairs.
+        status, message, diagnosis: how the flow ended, and its notes.
+        n_steps, seconds: by default the step of the last frame, and unknown.
+        setup: what was run, by name.
+        cost, solver: how samples and classes are compared on the page.
+        names: of source and target.
+        title, config, command: texts of the page.
+        pictures: how samples look that are features of images.
+        digests: of the inputs, by name.
+    """
+
+    trajectory: Trajectory | Sequence[Frame]
+    target: LabeledDataset | None = None
+    source: LabeledDataset | None = None
+    objective: Curve = ()
+    terms: Mapping[str, Curve] = field(default_factory=dict)
+    metrics: Mapping[str, Curve] = field(default_factory=dict)
+    status: str = "recorded"
+    message: str = ""
+    diagnosis: Sequence[str] = ()
+    n_steps: int | None = None
+    seconds: float | None = None
+    setup: Mapping[str, str] = field(default_factory=dict)
+    cost: GroundCost = field(default_factory=GroundCost)
+    solver: Solver = field(default_factory=Sinkhorn)
+    names: tuple[str, str] = ("source", "target")
+    title: str | None = None
+    config: str | None = None
+    command: str | None = None
+    pictures: Callable[[LabeledDataset], LabeledDataset] | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        others(self.target)
+        usable = self.pictures is None or callable(self.pictures)
+        what, remedy = "pictures must be a function of a dataset", "Pass for example space.invert."
+        require(usable, what, "another object", remedy)
+        remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
+        require(len(self.trajectory), "a report needs recorded frames", "none", remedy)
+
+    @classmethod
+    def of_result(cls, result: FlowResult) -> Story:
+        """The story of a flow in memory."""
+        objective, terms, metrics = curves_of(result)
+        compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
+        return cls(
+            result.trajectory,
+            target=result.target,
+            source=result.source,
+            objective=objective,
+            terms=terms,
+            metrics=metrics,
+            status=result.status,
+            message=result.message,
+            diagnosis=[str(note) for note in result.notes],
+            n_steps=result.n_steps,
+            seconds=result.seconds[-1],
+            setup=_setup(result),
+            **compare,
+        )
+
+    @classmethod
+    def of_run(cls, directory: str | Path) -> Story:
+        """The story of a run directory: its frames, ``metrics.jsonl`` and ``config.toml``.
+
+        The objective and its terms come from the lines called "flow" in ``metrics.jsonl``, which the
+        command line writes; the objective is otherwise that of the frames."""
+        directory = Path(directory)
+        trajectory, path = Trajectory.open(directory), directory / "config.toml"
+        lines, curves = read_lines(directory / "metrics.jsonl", is_metric), {}
+        terms: dict[str, list[tuple[int, float]]] = {}
+        for line in lines:
+            curves.setdefault(line["name"], []).append((line["index"], line["value"]))
+            for name, value in line.get("terms", {}).items() if line["name"] == "flow" else ():
+                terms.setdefault(name, []).append((line["index"], value))
+        objective = curves.pop("flow", ())
+        last = next((line for line in reversed(lines) if line["name"] == "flow"), {})
+        return cls(
+            trajectory,
+            objective=objective,
+            terms=terms if len(terms) > 1 else {},
+            metrics=curves,
+            n_steps=last.get("index"),
+            seconds=last.get("seconds"),
+            config=read_text(path) if path.exists() else None,
+        )
+
+
+def _setup(result: FlowResult) -> dict[str, str]:
+    """The settings of a flow as text."""
+    if result.functional is None:
+        return {}
+    parts = {key: getattr(result, key) for key in ("dynamics", "integrator", "control")}
+    options = {"ground cost" if k == "cost" else k: v for k, v in result.options.items()} | parts
+    shown = {key: option_text(value) for key, value in options.items() if value is not None}
+    return {"functional": result.functional.name, **shown}
+
+
+def option_text(value: Any) -> str:
+    """An options object as code, without unset options and addresses of functions."""
+    if is_dataclass(type(value)):
+        options = {f.name: getattr(value, f.name) for f in fields(value) if f.repr}
+        chosen = {k: v for k, v in options.items() if v is not None and v is not False}
+        texts = (f"{name}={option_text(option)}" for name, option in chosen.items())
+        return f"{type(value).__name__}({', '.join(texts)})"
+    address = r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>"
+    return re.sub(address, r"\1", repr(value), flags=re.DOTALL)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text.
+
+    Example:
+        >>> duration(0.21), duration(75), duration(7300)
+        ('0.21 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.3g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

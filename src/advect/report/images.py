@@ -40,17 +40,13 @@ class Shades:
 
     def pixels(self, x: Tensor, side: int) -> np.ndarray:
         """(n, h, w) or (n, h, w, 3) bytes, no side longer than ``side``; other values are clipped."""
-        picture = layout(self.shape)
-        assert picture is not None
-        channels, height, width = picture
+        channels, height, width = layout(self.shape) or self.shape
         scale = min(1.0, side / max(height, width))
         size = (max(1, round(height * scale)), max(1, round(width * scale)))
         out = size if channels == 1 else (*size, 3)
-        resize = Pixels(self.shape, out)
-        blocks = [resize.apply(block) for block in x.detach().float().split(_BLOCK)]
-        values = torch.cat(blocks).reshape(len(x), *out)
-        scaled = (values - self.low) / (self.high - self.low) * 255
-        return scaled.round().clamp(0, 255).to(torch.uint8).numpy()
+        blocks = map(Pixels(self.shape, out).apply, x.detach().float().split(_BLOCK))
+        values = (torch.cat(list(blocks)) - self.low) / (self.high - self.low) * 255
+        return values.round().clamp(0, 255).to(torch.uint8).reshape(len(x), *out).numpy()
 
 
 class Album:
@@ -85,8 +81,8 @@ class Album:
     def add(self, rho: LabeledDataset) -> None:
         """Keep the images of one frame."""
         if self._shades is not None:
-            some = self._look(rho.subset(self._rows))
-            self._sheets.append(self._shades.pixels(some.x, _GRID_SIDE))
+            some = self._look(rho.subset(self._rows)).x
+            self._sheets.append(self._shades.pixels(some, _GRID_SIDE))
 
     def _look(self, data: LabeledDataset) -> LabeledDataset:
         return data if self._pictures is None else self._pictures(data)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,8 @@ from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import label_confidence, require_targets
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.solver import Solver
-from advect.report.frames import Frames, Sample, codes_of, pack_integers, thinned
+from advect.report.frames import Curve, Frames, Story, codes_of, duration, pack_integers, thinned
 from advect.report.images import Album
-from advect.report.story import Curve, Story, duration
 from advect.transport.class_tables import class_distances, match_classes
 from advect.transport.notes import rises
 from advect.viz.states import as_array, principal_components
@@ -41,14 +40,16 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     frames = Frames(story, remarks)
     before, after = frames.before, frames.after
     whole = None if story.target is None else story.target.to("cpu")
-    target = None if whole is None else thinned(whole, "the target", remarks)
+    target, rows = (None, torch.empty(0))
+    if whole is not None:
+        target, rows = thinned(whole, "the target", remarks)
     shown = [before, after]
-    if target is not None and target.data.dim == before.dim:
-        shown.append(target.data)
+    if target is not None and target.dim == before.dim:
+        shown.append(target)
     elif target is not None:
-        sizes = f"{target.data.dim} features and the flow {before.dim}"
+        sizes = f"{target.dim} features and the flow {before.dim}"
         remarks.append(f"The target has {sizes}: it is not drawn.")
-    album = Album(before, after, None if target is None else target.data, story.pictures)
+    album = Album(before, after, target, story.pictures)
     view, how, axes = view_of(shown)
     clouds = []
     for rho in frames.read():
@@ -56,7 +57,15 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         album.add(rho)
     points = np.stack(clouds)  # (frames, n, dim)
     goal = view(shown[2]) if len(shown) == 3 else None
-    box = Box.around([points] if goal is None else [points, goal])
+    cloud = np.concatenate([*points, *([] if goal is None else [goal])])
+    low, high = cloud.min(axis=0), cloud.max(axis=0)
+    centre, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-12)
+
+    def packed(points: np.ndarray) -> str:
+        """Positions in the cube around all points as integers, 32767 at half its side."""
+        scaled = np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL)
+        return pack_integers(scaled, "<i2")
+
     charts = _charts(story, frames)
     scene: dict[str, Any] = {
         "prefix": "",
@@ -65,20 +74,29 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "total": frames.n_all,
         "steps": frames.steps,
         "values": [_number(value) for value in frames.values],
-        "points": pack_integers(box.quantised(points), "<i2"),
-        "extent": [max(float(size), 0.02) for size in box.extent],
-        "centre": [float(c) for c in box.centre],
-        "half": box.half,
+        "points": packed(points),
+        "extent": [max(float(size), 0.02) for size in (high - low) / 2 / half],
+        "centre": [float(c) for c in centre],
+        "half": half,
         "axes": axes,
         **frames.packed(),
         "names": list(story.names),
-        "target": target and _packed_target(target, frames, goal, box),
-        "partners": target and _packed_partners(after, target.data, story, remarks),
+        "target": target
+        and {
+            "n": len(target),
+            "points": None if goal is None else packed(goal),
+            "codes": pack_integers(codes_of(target.labels, frames.names), "<u2"),
+            "own": pack_integers(target.y.numpy(), "<i2"),
+            "classes": [str(name) for name in target.classes],
+            "origin": pack_integers(rows.numpy(), "<u4"),
+        },
+        "partners": None if target is None else _packed_partners(after, target, story, remarks),
         **album.packed(remarks),
     }
-    tables = _term_table(story)
-    if target is not None and has_classes(before) and has_classes(target.data):
-        tables += class_tables(before, after, target.data, story.cost, remarks)
+    terms = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
+    tables = [Table("Terms of the objective", ("term", "first", "last"), terms)] if terms else []
+    if target is not None and has_classes(before) and has_classes(target):
+        tables += class_tables(before, after, target, story.cost, remarks)
     player = {
         "scenes": [scene],
         "steps": frames.steps,
@@ -93,39 +111,6 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "pictured": album.how,
     }
     return page, player, tables
-
-
-@dataclass(frozen=True)
-class Box:
-    """A cube around points; positions in it are integers, 32767 at half its side."""
-
-    centre: np.ndarray
-    half: float
-    extent: np.ndarray  # of the points along each axis, as a share of the cube
-
-    @classmethod
-    def around(cls, clouds: list[np.ndarray]) -> Box:
-        low = np.min([cloud.reshape(-1, cloud.shape[-1]).min(axis=0) for cloud in clouds], axis=0)
-        high = np.max([cloud.reshape(-1, cloud.shape[-1]).max(axis=0) for cloud in clouds], axis=0)
-        half = max(float((high - low).max()) / 2, 1e-12)
-        return cls((low + high) / 2, half, (high - low) / 2 / half)
-
-    def quantised(self, points: np.ndarray) -> np.ndarray:
-        scaled = (points - self.centre) / self.half * _FULL
-        return np.rint(scaled).clip(-_FULL, _FULL).astype(np.int16)
-
-
-def _packed_target(
-    target: Sample, frames: Frames, points: np.ndarray | None, box: Box
-) -> dict[str, Any]:
-    return {
-        "n": len(target.data),
-        "points": None if points is None else pack_integers(box.quantised(points), "<i2"),
-        "codes": pack_integers(codes_of(target.data.labels, frames.names), "<u2"),
-        "own": pack_integers(target.data.y.numpy(), "<i2"),
-        "classes": [str(name) for name in target.data.classes],
-        "origin": pack_integers(target.rows.numpy(), "<u4"),
-    }
 
 
 def _packed_partners(
@@ -242,12 +227,11 @@ def _rises(story: Story, frames: Frames) -> list[int]:
     terms = list(story.terms.values())
     if terms and all(len(term) == len(curve) for term in terms):
         sizes = [sum(abs(value) for _, value in parts) for parts in zip(*terms, strict=True)]
-    known = [place for place, (_, value) in enumerate(curve) if math.isfinite(value)]
-    if not known:
+    points = [(*at, size) for at, size in zip(curve, sizes, strict=True) if math.isfinite(at[1])]
+    if not points:
         return []
-    values, dtype = [curve[place][1] for place in known], frames.after.x.dtype
-    found = rises(values, 0, dtype, [sizes[place] for place in known])
-    return [int(curve[known[position]][0]) for position in found]
+    steps, values, sizes = map(list, zip(*points, strict=True))
+    return [int(steps[position]) for position in rises(values, 0, frames.after.x.dtype, sizes)]
 
 
 def _objective(story: Story, frames: Frames) -> Curve:
@@ -262,46 +246,37 @@ def _change(curve: Curve) -> str:
     return f"{curve[0][1]:.4g} → {curve[-1][1]:.4g}"
 
 
-def _term_table(story: Story) -> list[Table]:
-    rows = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
-    return [Table("Terms of the objective", ("term", "first", "last"), rows)] if rows else []
-
-
 def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dict[str, Any]:
     """Heading, tiles, notes and configuration."""
     source_name, target_name = story.names
+    title, samples = f"Flow of {source_name}", f"{frames.n_all:,}"
     classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
     settings = {source_name: described(frames.before, frames.n_all)}
     sides = {source_name: frames.before, f"{source_name}, last": frames.after}
     if target is not None:
+        title, samples = f"{source_name} → {target_name}", f"{samples} → {len(target):,}"
         settings[target_name] = described(target, len(target))
         sides[target_name] = target
         classes += f" → {len(target.classes)}"
-    ranges = {
-        f"{name} of {side}": text
-        for side, data in sides.items()
-        for name, text in target_facts(data).items()
-    }
+    for side, data in sides.items():
+        settings |= {f"{name} of {side}": text for name, text in target_facts(data).items()}
     digests = {f"digest of {name}": value[:12] for name, value in story.digests.items()}
-    named = ("classes", classes)
-    if not has_classes(frames.before):
-        named = ("target", ", ".join(target_names(frames.before)))
-    tiles = [
-        ("objective", _change(_objective(story, frames))),
-        ("steps", f"{frames.steps[-1] if story.n_steps is None else story.n_steps:,}"),
-        *([] if story.seconds is None else [("time", duration(story.seconds))]),
-        ("samples", f"{frames.n_all:,}" + ("" if target is None else f" → {len(target):,}")),
-        named,
-        *((str(name), _change(curve)) for name, curve in story.metrics.items() if len(curve)),
-    ]
-    title = f"Flow of {source_name}" if target is None else f"{source_name} → {target_name}"
     return {
         "title": story.title or title,
         "status": story.status,
         "message": story.message,
         "notes": list(story.diagnosis),
-        "tiles": tiles,
-        "settings": {**settings, **ranges, **story.setup, **digests},
+        "tiles": [
+            ("objective", _change(_objective(story, frames))),
+            ("steps", f"{frames.steps[-1] if story.n_steps is None else story.n_steps:,}"),
+            *([] if story.seconds is None else [("time", duration(story.seconds))]),
+            ("samples", samples),
+            ("classes", classes)
+            if has_classes(frames.before)
+            else ("target", ", ".join(target_names(frames.before))),
+            *((str(name), _change(curve)) for name, curve in story.metrics.items() if len(curve)),
+        ],
+        "settings": {**settings, **story.setup, **digests},
         "config": story.config,
         "command": story.command,
         "last": len(frames.steps) - 1,

@@ -2,7 +2,6 @@
 encoders, scale and principal components.
 """
 
-from advect.spaces.feature_space import FeatureSpace
-from advect.spaces.harmonize import harmonize
+from advect.spaces.feature_space import FeatureSpace, harmonize
 
 __all__ = ["FeatureSpace", "harmonize"]

@@ -21,6 +21,7 @@ from advect._util.onnx import OnnxModel, file_digest
 from advect._util.progress import Progress, track
 from advect.data.digest import digest
 from advect.errors import InputError
+from advect.spaces.inputs import require
 from advect.spaces.steps import Step
 
 _NUMBERS, _ROWS = 2**22, 1024  # limits of a batch: numbers and samples
@@ -50,20 +51,20 @@ def as_coder(given: Any, what: str) -> Coder:
     """The object that a user passed as ``what``, "encoder" or "decoder"."""
     if isinstance(given, str | Path):
         path = Path(given).expanduser().absolute()
-        if path.suffix.lower() != ".onnx":
-            remedy = "Export the network to ONNX, or load it and pass the object."
-            raise InputError(f"the file of the {what} must be an ONNX file", path, remedy)
+        remedy = "Export the network to ONNX, or load it and pass the object."
+        is_onnx = path.suffix.lower() == ".onnx"
+        require(is_onnx, f"the file of the {what} must be an ONNX file", path, remedy)
         model = OnnxModel(path, f"the {what}")
         return Coder("onnx", path.name, path, model, lambda: model.digest, str(path))
     if isinstance(given, torch.nn.Module):
         call, get_digest = partial(_call_module, given), partial(_module_digest, given)
         return Coder("torch", type(given).__name__, given, call, get_digest)
-    if isinstance(given, type) or not callable(given):
-        raise InputError(
-            f"the {what} must be a torch module, a function of samples or the path of an ONNX file",
-            f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__,
-            "Pass such an object; of a scikit-learn transformer, pass its method transform.",
-        )
+    require(
+        callable(given) and not isinstance(given, type),
+        f"the {what} must be a torch module, a function of samples or the path of an ONNX file",
+        f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__,
+        "Pass such an object; of a scikit-learn transformer, pass its method transform.",
+    )
     named = given if hasattr(given, "__qualname__") else type(given)
     return Coder("function", f"{named.__module__}.{named.__qualname__}", given, given)
 
@@ -93,24 +94,20 @@ def _module_digest(module: torch.nn.Module) -> str:
 
 def _load_coder(facts: Any, what: str, given: Any) -> Coder:
     """The coder of a saved space: the one passed again, or an unchanged ONNX file."""
-    kind, name, saved_digest, path = (
-        facts["kind"],
-        facts["name"],
-        facts["digest"],
-        facts.get("path"),
-    )
+    kind, name, saved_digest = facts["kind"], facts["name"], facts["digest"]
+    path = facts.get("path")
     if given is None and kind == "onnx" and Path(path).is_file():
         given = path if file_digest(Path(path), what) == saved_digest else None
     if given is None:
         return Coder(kind, name, None, None, lambda: saved_digest, path)
     coder = as_coder(given, what)
-    if (coder.kind, coder.get_digest() or coder.name) != (kind, saved_digest or name):
-        version = (coder.kind, coder.name) == (kind, name)
-        raise InputError(
-            f"the {what} must be the one of the fit: {name} ({kind})",
-            "another version of it" if version else f"{coder.name} ({coder.kind})",
-            f"Pass the same {what}, or fit the space again.",
-        )
+    version = (coder.kind, coder.name) == (kind, name)
+    require(
+        (coder.kind, coder.get_digest() or coder.name) == (kind, saved_digest or name),
+        f"the {what} must be the one of the fit: {name} ({kind})",
+        "another version of it" if version else f"{coder.name} ({coder.kind})",
+        f"Pass the same {what}, or fit the space again.",
+    )
     return coder
 
 
@@ -124,6 +121,11 @@ class Encoding(Step):
     decoder: Coder | None = None
     progress: Progress = None
     kind: ClassVar[str] = "encode"
+
+    @property
+    def coders(self) -> dict[str, Coder]:
+        pairs = {"encoder": self.encoder, "decoder": self.decoder}
+        return {what: coder for what, coder in pairs.items() if coder is not None}
 
     @property
     def invertible(self) -> bool:
@@ -194,13 +196,13 @@ def call_coder(coder: Coder, samples: Tensor, what: str, dim: int | None) -> Ten
             if len(shape) == 2
             else "Wrap it in a function that reshapes the batch.",
         ) from error
-    real = output.ndim > 0 and len(output) == n and output.numel() > 0 and not output.is_complex()
-    if not real or (dim is not None and output.numel() != n * dim):
-        raise InputError(
-            f"the {what} must return {dim or 'some'} real numbers for each of the {n} samples",
-            f"shape {tuple(output.shape)}, {output.dtype} from {coder.name}",
-            "Keep the batch axis; a decoder returns samples in the shape that the encoder takes.",
-        )
+    require(
+        (output.ndim > 0 and len(output) == n and output.numel() > 0 and not output.is_complex())
+        and (dim is None or output.numel() == n * dim),
+        f"the {what} must return {dim or 'some'} real numbers for each of the {n} samples",
+        f"shape {tuple(output.shape)}, {output.dtype} from {coder.name}",
+        "Keep the batch axis; a decoder returns samples in the shape that the encoder takes.",
+    )
     rows = output.reshape(n, -1).to(device=samples.device, dtype=samples.dtype)
     check_finite(f"the output of the {what} {coder.name}", rows, "Check the range of the samples.")
     return rows

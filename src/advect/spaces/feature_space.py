@@ -1,11 +1,13 @@
-"""A feature space common to two datasets: fitted once, applied to new samples, inverted, saved."""
+"""A feature space common to two datasets, there and back, and datasets in one space."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +21,7 @@ from advect.errors import InputError
 from advect.spaces.encoding import Coder, Encoding
 from advect.spaces.fitting import fit_steps
 from advect.spaces.images import Pixels
+from advect.spaces.inputs import as_dataset, in_form_of, require
 from advect.spaces.steps import (
     Columns,
     Names,
@@ -26,7 +29,6 @@ from advect.spaces.steps import (
     Scale,
     Step,
     applied,
-    difference,
     inverted,
     listed,
     select,
@@ -51,26 +53,22 @@ class Side:
     @property
     def coders(self) -> dict[str, Coder]:
         """The encoder and the decoder, if there are any."""
-        step = next((step for step in self.steps if isinstance(step, Encoding)), None)
-        coders = {} if step is None else {"encoder": step.encoder, "decoder": step.decoder}
-        return {what: coder for what, coder in coders.items() if coder is not None}
+        return {what: coder for step in self.steps for what, coder in step.coders.items()}
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "sample_shape": list(self.shape),
-            "columns": None if self.columns is None else list(self.columns),
-            "dtype": None if self.dtype is None else str(self.dtype)[6:],
-            "table": None if self.table is None else self.table.to_dict(),
+            "columns": self.columns and list(self.columns),
+            "dtype": self.dtype and str(self.dtype)[6:],
+            "table": self.table and self.table.to_dict(),
             "steps": [{"kind": step.kind, **step.to_dict()} for step in self.steps],
         }
 
     @classmethod
     def from_dict(cls, facts: Any, **coders: Any) -> Side:
         steps = [_STEPS[entry["kind"]].from_dict(entry, **coders) for entry in facts["steps"]]
-        columns = None if facts["columns"] is None else tuple(facts["columns"])
         table = None if facts.get("table") is None else Table.from_dict(facts["table"])
-        dtype = _DTYPES[facts.get("dtype")]
-        return cls(tuple(facts["sample_shape"]), columns, tuple(steps), dtype, table)
+        return cls(*_shape_and_columns(facts), tuple(steps), _DTYPES[facts.get("dtype")], table)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,8 +119,13 @@ class FeatureSpace:
             remedy = "Wrap arrays as LabeledDataset(x, y)."
             check_kind("harmonize needs datasets", data, LabeledDataset, remedy)
             _refuse_laws(data)
-        if source.x.device != target.x.device:
-            raise InputError("datasets must be on one device", target.x.device, "Use .to(device).")
+        devices = source.x.device, target.x.device
+        require(
+            devices[0] == devices[1],
+            "datasets must be on one device",
+            devices[1],
+            "Use .to(device).",
+        )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         sets = source.to(dtype=dtype), target.to(dtype=dtype)
         coders = encoder, decoder, progress
@@ -146,15 +149,16 @@ class FeatureSpace:
         """
         chosen, other = self._side(side), "target" if side == "source" else "source"
         remedy = f"Pass side={other!r} for samples of the {other}."
-        x = _read(data, chosen.shape, chosen.columns, f"samples of the {side}", remedy)
+        samples = as_dataset(data)
+        x = _read(samples, chosen, f"samples of the {side}", remedy)
         if x.dtype != self.dtype:
             x = x.to(self.dtype)
             check_finite("features", x, "Fit the space on float64, or rescale the features.")
-        x = applied(chosen.steps, x)
-        table = data.table if isinstance(data, LabeledDataset) else None
-        if table is not None and not all(isinstance(step, Columns) for step in chosen.steps):
-            table = table.without_kinds
-        return _like(data, x, self.sample_shape, self.columns, table)
+        table = samples.table
+        if not all(step.keeps_kinds for step in chosen.steps):
+            table = table and table.without_kinds
+        common = Side(self.sample_shape, self.columns, (), None, table)
+        return _like(data, samples, applied(chosen.steps, x), common)
 
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Map samples of the common space to the units, size, channels and columns of one side.
@@ -169,11 +173,11 @@ class FeatureSpace:
             data: a dataset in the space, or an array (n, …).
             side: ``"source"`` or ``"target"``.
         """
-        chosen = self._side(side)
+        chosen, samples = self._side(side), as_dataset(data)
+        common = Side(self.sample_shape, self.columns, ())
         remedy = "Use apply to bring samples to the common space."
-        x = _read(data, self.sample_shape, self.columns, "samples of the common space", remedy)
-        x = inverted(chosen.steps, x)
-        return _like(data, x, chosen.shape, chosen.columns, chosen.table, chosen.dtype)
+        x = _read(samples, common, "samples of the common space", remedy)
+        return _like(data, samples, inverted(chosen.steps, x), chosen)
 
     def shape_of(self, side: str) -> tuple[int, ...]:
         """Shape of one sample of a side."""
@@ -189,14 +193,7 @@ class FeatureSpace:
 
     def dropped(self, side: str) -> tuple[str, ...]:
         """Columns of a side that ``columns="common"`` left out; ``invert`` gives their mean."""
-        steps = (step for step in self._side(side).steps if isinstance(step, Columns))
-        return tuple(name for step in steps for name in difference(step.given, step.wanted))
-
-    @property
-    def encoder(self) -> Any:
-        """The encoder, fitted; None if there is none or if it was not passed to ``from_dict``."""
-        coder = self._source.coders.get("encoder")
-        return None if coder is None else coder.given
+        return tuple(name for step in self._side(side).steps for name in step.dropped)
 
     def digests(self) -> dict[str, str]:
         """Digests, or names, of the encoder and the decoder."""
@@ -231,7 +228,7 @@ class FeatureSpace:
             "version": _VERSION,
             "dtype": str(self.dtype)[6:],
             "sample_shape": list(self.sample_shape),
-            "columns": None if self.columns is None else list(self.columns),
+            "columns": self.columns and list(self.columns),
             "source": self._source.to_dict(),
             "target": self._target.to_dict(),
         }
@@ -255,8 +252,7 @@ class FeatureSpace:
             saved = facts["kind"], facts["version"], facts.get("digest", _digest(content))
             if saved != (_NAME, _VERSION, _digest(content)):  # 0.2.0 wrote no digest
                 raise ValueError("another version or changed content")
-            columns = None if facts["columns"] is None else tuple(facts["columns"])
-            common = tuple(facts["sample_shape"]), columns, _DTYPES[facts["dtype"]]
+            common = *_shape_and_columns(facts), _DTYPES[facts["dtype"]]
             options = {**coders, "progress": progress}
             source, target = (Side.from_dict(facts[s], **options) for s in ("source", "target"))
         except InputError:
@@ -268,9 +264,10 @@ class FeatureSpace:
                 "Pass the result of FeatureSpace.to_dict, or fit the space again.",
             ) from None
         for what, coder in coders.items():
-            if coder is not None and what not in source.coders:
-                kind = type(coder).__name__
-                raise InputError(f"this space was fitted without {what}", kind, "Leave it out.")
+            fits = coder is None or what in source.coders
+            require(
+                fits, f"this space was fitted without {what}", type(coder).__name__, "Leave it out."
+            )
         return cls(*common, source, target)
 
     def _side(self, side: str) -> Side:
@@ -278,47 +275,126 @@ class FeatureSpace:
         return self._source if side == "source" else self._target
 
 
-def _read(data: Any, shape: tuple[int, ...], columns: Names, what: str, remedy: str) -> Tensor:
-    """Features (n, d) of a dataset or an array, with columns in the given order."""
-    data = data if isinstance(data, LabeledDataset) else LabeledDataset(data)
+def _read(data: LabeledDataset, side: Side, what: str, remedy: str) -> Tensor:
+    """Features (n, d) of a dataset, with columns in the order of a side."""
     _refuse_laws(data)
-    names, given = data.columns, data.sample_shape
+    names, columns, shape = data.columns, side.columns, side.shape
     if names is not None and columns is not None:
-        if {*names} != {*columns}:
-            what = f"{what} must have the columns {listed(columns)}"
-            raise InputError(what, listed(names), remedy)
+        same = {*names} == {*columns}
+        require(same, f"{what} must have the columns {listed(columns)}", listed(names), remedy)
         return data.x if names == columns else select(data.x, names, columns, {})
-    if given not in (shape, (math.prod(shape),)):
-        raise InputError(f"{what} must have shape {shape}, one sample to a row", given, remedy)
+    fits = data.sample_shape in (shape, (math.prod(shape),))
+    require(fits, f"{what} must have shape {shape}, one sample to a row", data.sample_shape, remedy)
     return data.x
 
 
-def _like(
-    data: Any,
-    x: Tensor,
-    shape: tuple[int, ...],
-    columns: Names,
-    table: Table | None,
-    dtype: torch.dtype | None = None,
-) -> Any:
-    """Features in the form of ``data``: a dataset, a tensor or an array."""
-    if isinstance(data, LabeledDataset):
-        if x is data.x and (shape, columns, table) == (data.sample_shape, data.columns, data.table):
-            return data if dtype is None else data.to(dtype=dtype)
-        moved = data.replace(x=x, sample_shape=shape, columns=columns, table=table)
-        return moved if dtype is None else moved.to(dtype=dtype)
-    samples = x.reshape(len(x), *shape)
-    return samples if isinstance(data, Tensor) else samples.numpy()
+def _like(data: Any, samples: LabeledDataset, x: Tensor, side: Side) -> Any:
+    """Features of a side in the form of ``data``: a dataset, a tensor or an array."""
+    if samples is not data:
+        return in_form_of(data, x.reshape(len(x), *side.shape))
+    fields = {"sample_shape": side.shape, "columns": side.columns, "table": side.table}
+    if x is not data.x or any(getattr(data, name) != value for name, value in fields.items()):
+        data = data.replace(x=x, **fields)
+    return data if side.dtype is None else data.to(dtype=side.dtype)
+
+
+def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
+    return tuple(facts["sample_shape"]), facts["columns"] and tuple(facts["columns"])
 
 
 def _refuse_laws(data: LabeledDataset) -> None:
-    if data.law is not None:
-        raise InputError(
-            "label laws belong to the space in which they were computed",
-            f"a dataset with {len(data.law)} laws",
-            "Harmonize first, or drop them with .replace(law=None, law_index=None).",
-        )
+    remedy = "Harmonize first, or drop them with .replace(law=None, law_index=None)."
+    what = "label laws belong to the space in which they were computed"
+    require(data.law is None, what, "a dataset with laws", remedy)
 
 
 def _digest(facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def harmonize(
+    source: LabeledDataset,
+    target: LabeledDataset,
+    *more: LabeledDataset,
+    size: int | tuple[int, int] | None = None,
+    channels: str | None = None,
+    columns: str | None = None,
+    scale: str | None = None,
+    project: int | None = None,
+    encoder: Any = None,
+    progress: Progress = None,
+) -> tuple[LabeledDataset, ...]:
+    """Bring two or more datasets into one feature space and one dtype.
+
+    Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3
+    and H, W > 4. They get the channel axis of the target where it has as many channels, otherwise
+    the shape (H, W) or (H, W, 3). Alpha channels are dropped. Other samples are vectors, matched by
+    column names if both sides have them (in the order of the target), otherwise by position.
+    ``FeatureSpace.fit`` takes the same options and also maps new samples, and samples back.
+
+    Args:
+        source: a dataset of images or vectors.
+        target: another one, on the same device.
+        *more: further ones. Images get the size and channels of the largest. Options that are
+            estimated from two datasets (columns, project, scale except "unit") are not available.
+        size: side or (height, width) of images; by default the larger height and width. Resizing
+            is bilinear and antialiased.
+        channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"``, or None: rgb if either is.
+        columns: None for an error if the columns differ; ``"common"`` to keep the shared ones;
+            ``"union"`` to keep all. A missing column gets the mean of the other side after scaling,
+            a missing category (``coat=long``) gets 0.
+        scale: ``"unit"`` maps each dataset to [0, 1] by its own range; ``"standardize"`` subtracts
+            the mean of each feature over both datasets and divides by its standard deviation;
+            ``"standardize-target"`` uses the statistics of the target. Weights are ignored, and
+            constant features are only centred.
+        project: number of principal components to keep, of both datasets together. If the features
+            differ (other dimensions, images with vectors, other columns), each side is projected to
+            its own components; then only the geometry within each dataset is meaningful.
+        encoder: features to use instead of the samples, once these have one size, channels and
+            columns: a torch module, a function of a batch or the path of an ONNX file. Images come
+            as (n, H, W) or (n, H, W, 3), others as (n, d). ``scale`` and ``project`` apply to its
+            output. Of a fitted scikit-learn transformer, pass the method ``transform``.
+            ``FeatureSpace.fit`` also takes its inverse as ``decoder``.
+        progress: None shows the progress of a slow encoder, False is silent, or a function of
+            (done, total).
+
+    Raises:
+        InputError: vectors of different dimension or columns, images with vectors, different
+            devices, or a dataset with label laws.
+
+    Example:
+        >>> import advect as ad
+        >>> small, large = ad.datasets.load("digits", n=50), ad.datasets.load("mnist", n=60)
+        >>> ad.harmonize(small, large)[0]
+        LabeledDataset(n=50, sample_shape=(28, 28), classes=10, dtype=float32)
+        >>> first = ad.LabeledDataset([[180.0, 80.0], [160.0, 60.0]], columns=["height", "weight"])
+        >>> second = ad.LabeledDataset([[70.0, 170.0], [50.0, 150.0]], columns=["weight", "height"])
+        >>> ad.harmonize(first, second)[0].x.tolist()
+        [[80.0, 180.0], [60.0, 160.0]]
+    """
+    options = {"size": size, "channels": channels, "scale": scale, "encoder": encoder}
+    if not more:
+        only_two = {"columns": columns, "project": project}
+        space = FeatureSpace.fit(source, target, **options, **only_two, progress=progress)
+        return space.apply(source), space.apply(target, side="target")
+    what = "more than two datasets can only be resized, encoded or scaled to [0, 1]"
+    remedy = 'Use size, channels, encoder or scale="unit", or harmonize pairs.'
+    pairs_only = scale not in (None, "unit") or project is not None or columns is not None
+    require(not pairs_only, what, "scale, project or columns", remedy)
+    sets = [source, target, *more]
+    if len({data.sample_shape for data in sets}) == 1 and not any(options.values()):
+        return (*sets,)
+    return (*in_space_of_largest(sets, partial(FeatureSpace.fit, **options, progress=progress)),)
+
+
+def in_space_of_largest(
+    sets: Sequence[LabeledDataset], fit: Callable[[LabeledDataset, LabeledDataset], FeatureSpace]
+) -> list[LabeledDataset]:
+    """Several datasets in the feature space of the largest; ``fit`` makes that of one and it."""
+    largest = max(sets, key=lambda data: (len(data.sample_shape), data.dim))
+    spaces = [fit(data, largest) for data in sets]
+    moved = [space.apply(data) for space, data in zip(spaces, sets, strict=True)]
+    shapes = {data.sample_shape for data in moved}
+    got, remedy = ", ".join(map(str, shapes)), "Give images a size and channels."
+    require(len(shapes) == 1, "the datasets do not fit one feature space", got, remedy)
+    return moved

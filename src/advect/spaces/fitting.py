@@ -15,6 +15,7 @@ from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.spaces.encoding import Encoding, as_coder, run_coder
 from advect.spaces.images import Pixels, image_shape, layout
+from advect.spaces.inputs import require
 from advect.spaces.steps import (
     SCALES,
     Columns,
@@ -29,6 +30,7 @@ from advect.spaces.steps import (
 
 Pair = tuple[LabeledDataset, LabeledDataset]
 Steps = tuple[list[Step], list[Step]]  # of the source and of the target
+_KNOWN = {"channels": ("gray", "rgb"), "columns": ("common",), "scale": SCALES}
 
 
 def fit_steps(
@@ -43,18 +45,14 @@ def fit_steps(
     progress: Progress,
 ) -> tuple[Steps, tuple[int, ...], Names]:
     """The steps of both sides, and the shape and columns of the space; see ``harmonize``."""
-    known = {"channels": ("gray", "rgb"), "columns": ("common",), "scale": SCALES}
-    for name, value in (("channels", channels), ("columns", columns), ("scale", scale)):
-        if value is not None:
-            check_known(name, value, known[name])
-    if project is not None:
-        check_count("project", project)
-    if encoder is None and decoder is not None:
-        raise InputError("decoder needs an encoder", "a decoder alone", "Pass both, or neither.")
+    for name, value in {"channels": channels, "columns": columns, "scale": scale}.items():
+        check_known(name, _KNOWN[name][0] if value is None else value, _KNOWN[name])
+    check_count("project", 1 if project is None else project)
+    coders = decoder is None or encoder is not None
+    require(coders, "decoder needs an encoder", "a decoder alone", "Pass both, or neither.")
     steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project)
-    if not shared and scale == "standardize-target":
-        what = 'scale="standardize-target" needs the same features on both sides'
-        raise InputError(what, "others", 'Pass scale="standardize".')
+    what = 'scale="standardize-target" needs the same features on both sides'
+    require(shared or scale != SCALES[1], what, "others", 'Pass scale="standardize".')
     if encoder is not None:
         coder = as_coder(encoder, "encoder")
         decoder = None if decoder is None else as_coder(decoder, "decoder")
@@ -100,9 +98,9 @@ def _layout_steps(
     images = [layout(data.sample_shape) for data in sets]
     shapes = f"sample shapes {source.sample_shape} and {target.sample_shape}"
     size = None if size is None else check_sides(size)
-    if columns is not None and (source.columns is None or target.columns is None):
-        remedy = "Name them with LabeledDataset(…, columns=…), or leave the option out."
-        raise InputError("columns needs column names on both sides", shapes, remedy)
+    named = source.columns is not None and target.columns is not None
+    remedy = "Name them with LabeledDataset(…, columns=…), or leave the option out."
+    require(columns is None or named, "columns needs column names on both sides", shapes, remedy)
     if images[0] is not None and images[1] is not None:
         gray = channels == "gray" or (channels is None and images[0][0] == images[1][0] == 1)
         size = size or (max(images[0][1], images[1][1]), max(images[0][2], images[1][2]))
@@ -112,8 +110,8 @@ def _layout_steps(
             if data.sample_shape != shape:
                 side.append(Pixels.fit(data.x, data.sample_shape, shape))
         return steps, shape, None, True
-    if size is not None or channels is not None:
-        raise InputError("size and channels are for images", shapes, "Leave them out.")
+    absent = size is None and channels is None
+    require(absent, "size and channels are for images", shapes, "Leave them out.")
     if source.columns is not None and target.columns is not None:
         if columns or project is None or {*source.columns} == {*target.columns}:
             steps, names = _column_steps(sets, source.columns, target.columns, columns)
@@ -145,22 +143,19 @@ def _column_steps(
     if columns is None:
         for given, absent in zip((first, second), lacking, strict=True):
             categories = {category.get(name) for name in given} - {None}
-            if any(category.get(name) not in categories for name in absent):
-                raise InputError(
-                    "both datasets must have the same columns",
-                    f"{listed(lacking[0])} missing in the source, {listed(lacking[1])} missing in "
-                    "the target",
-                    'Pass columns="common", or rename them with .replace(columns=…).',
-                )
+            require(
+                all(category.get(name) in categories for name in absent),
+                "both datasets must have the same columns",
+                f"{listed(lacking[0])} missing in the source, {listed(lacking[1])} missing in the target",
+                'Pass columns="common", or rename them with .replace(columns=…).',
+            )
         wanted = (*second, *lacking[1])
-    if not wanted:
-        remedy = "Rename them with .replace(columns=…), or pass project=k."
-        raise InputError("the datasets share no column", listed(first), remedy)
+    remedy = "Rename them with .replace(columns=…), or pass project=k."
+    require(wanted, "the datasets share no column", listed(first), remedy)
     steps: Steps = ([], [])
     for side, data, given in zip(steps, sets, (first, second), strict=True):
         if given != wanted:
             means = dict(zip(given, data.x.double().mean(dim=0).tolist(), strict=True))
             one_sided = (*difference(given, wanted), *difference(wanted, given))
-            fill = {name: means.get(name, 0.0) for name in one_sided}
-            side.append(Columns(given, wanted, fill))
+            side.append(Columns(given, wanted, {name: means.get(name, 0.0) for name in one_sided}))
     return steps, wanted

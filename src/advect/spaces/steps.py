@@ -17,7 +17,7 @@ from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect.data.laws.linalg import principal_axes
-from advect.errors import InputError
+from advect.spaces.inputs import require
 
 Names = tuple[str, ...] | None
 SCALES = ("standardize", "standardize-target", "unit")
@@ -36,9 +36,21 @@ class Step:
     @abstractmethod
     def describe(self) -> str: ...
 
+    keeps_kinds: ClassVar[bool] = False  # whether columns keep their kinds
+
     @property
     def invertible(self) -> bool:
         return True
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns that are left out."""
+        return ()
+
+    @property
+    def coders(self) -> dict[str, Any]:
+        """The encoder and the decoder."""
+        return {}
 
     def to_dict(self) -> dict[str, Any]:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -57,6 +69,11 @@ class Columns(Step):
     wanted: tuple[str, ...]
     fill: Mapping[str, float]
     kind: ClassVar[str] = "columns"
+    keeps_kinds: ClassVar[bool] = True
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        return difference(self.given, self.wanted)
 
     def apply(self, x: Tensor) -> Tensor:
         return select(x, self.given, self.wanted, self.fill)
@@ -65,8 +82,8 @@ class Columns(Step):
         return select(x, self.wanted, self.given, self.fill)
 
     def describe(self) -> str:
-        dropped, absent = difference(self.given, self.wanted), difference(self.wanted, self.given)
-        return f"columns dropped: {listed(dropped)}, filled with a constant: {listed(absent)}"
+        absent = difference(self.wanted, self.given)
+        return f"columns dropped: {listed(self.dropped)}, filled with a constant: {listed(absent)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +134,8 @@ class Projection(Step):
     @classmethod
     def fit(cls, k: int, x: Tensor) -> Projection:
         n, d = x.shape
-        if k > min(n - 1, d):
-            what = f"{n} samples of dimension {d} have at most {min(n - 1, d)} components"
-            raise InputError(what, f"project={k}", "Lower project, or add samples.")
+        what = f"{n} samples of dimension {d} have at most {min(n - 1, d)} components"
+        require(k <= min(n - 1, d), what, f"project={k}", "Lower project, or add samples.")
         centre = x.double().mean(dim=0)
         return cls(centre.cpu(), principal_axes([x.double() - centre])[1][:k].cpu())
 

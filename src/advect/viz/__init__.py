@@ -5,10 +5,17 @@ works without a display and in threads. ``save`` writes a figure, ``animation`` 
 ``style`` sets light or dark colours. matplotlib is imported on first use."""
 
 from advect.viz.images import animation, image_grid
-from advect.viz.points import particles
-from advect.viz.series import curves
+from advect.viz.points import curves, particles
 from advect.viz.tables import class_table, pairwise
 from advect.viz.theme import save, style
 
-__all__ = ["animation", "class_table", "curves", "image_grid", "pairwise", "particles"]
-__all__ += ["save", "style"]
+__all__ = [
+    "animation",
+    "class_table",
+    "curves",
+    "image_grid",
+    "pairwise",
+    "particles",
+    "save",
+    "style",
+]

@@ -16,8 +16,8 @@ from advect._util.atomic import write_atomically
 from advect._util.checks import check_count, check_positive
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.errors import InputError
 from advect.spaces.images import Pixels, layout
+from advect.spaces.inputs import require
 from advect.viz.points import Panel
 from advect.viz.states import (
     Frames,
@@ -109,20 +109,16 @@ def check_images(states: Sequence[State]) -> list[LabeledDataset]:
     """The datasets of the states, which must be images of the same samples."""
     data = [state.dataset for state in states]
     shape = data[0].sample_shape
-    if layout(shape) is None:
-        what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-        raise InputError(what, f"sample shape {shape}", "Draw points with viz.particles.")
-    if any((len(each), each.sample_shape) != (len(data[0]), shape) for each in data):
-        got = [(len(each), each.sample_shape) for each in data]
-        raise InputError("frames must have the same samples", got, "Take them from one flow.")
+    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
+    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    sizes = sorted({(len(each), each.sample_shape) for each in data})
+    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
     return data
 
 
 def pixels(data: LabeledDataset, rows: list[int]) -> np.ndarray:
     """Some samples as (n, H, W) or (n, H, W, 3), whatever the order of their channels."""
-    picture = layout(data.sample_shape)
-    assert picture is not None
-    channels, *sides = picture
+    channels, *sides = layout(data.sample_shape) or data.sample_shape
     shape = tuple(sides) if channels == 1 else (*sides, 3)
     x = data.x.detach()[rows]
     return as_array(Pixels.fit(x, data.sample_shape, shape).apply(x)).reshape(len(rows), *shape)
@@ -141,8 +137,7 @@ def mosaic(pictures: np.ndarray) -> np.ndarray:
     tiles = np.zeros((rows, columns, height + 1, width + 1, 4))
     tiles[:, :, :height, :width, :3] = np.nan_to_num(colour)
     tiles[:, :, :height, :width, 3] = ~np.isnan(colour).any(axis=4)
-    whole = tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), 4)
-    return whole[:-1, :-1]
+    return tiles.swapaxes(1, 2).reshape(rows * (height + 1), columns * (width + 1), 4)[:-1, :-1]
 
 
 def _padded(lines: Sequence[np.ndarray]) -> np.ndarray:
@@ -201,9 +196,8 @@ def animation(
     from matplotlib.animation import PillowWriter
 
     path, fps, dpi = Path(path), check_positive("fps", fps), check_positive("dpi", dpi)
-    if path.suffix.lower() not in (".gif", ".webp"):
-        remedy = "Change the suffix."
-        raise InputError("an animation is a .gif or .webp file", repr(path.name), remedy)
+    film, what = path.suffix.lower() in (".gif", ".webp"), "an animation is a .gif or .webp file"
+    require(film, what, repr(path.name), "Change the suffix.")
     states = states_of(frames)
     images = layout(states[0].dataset.sample_shape) is not None
     figure, show = _images(states) if images else _particles(states, target)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,9 +16,10 @@ from advect._util.checks import check_count, check_kind, check_known
 from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets
-from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Frame, Trajectory
+from advect.spaces.inputs import require
+from advect.transport.transport import check_dataset
 
 if TYPE_CHECKING:
     from sklearn.decomposition import PCA
@@ -46,24 +47,20 @@ def states_of(
     """At most ``columns`` states: the first, the last and some evenly between them.
 
     By default all states of a list, and ``of_flow`` states of a flow."""
-    if isinstance(frames, FlowResult):
-        frames = frames.trajectory
-    if isinstance(frames, Trajectory):
-        columns = of_flow if columns is None else columns
+    frames = frames.trajectory if isinstance(frames, FlowResult) else frames
     what = "frames must be a list, a trajectory or the result of a flow"
     check_kind(what, frames, (list, tuple, Trajectory), "Put a single dataset in a list.")
-    if len(frames) == 0:
-        remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
-        raise InputError("there must be a frame to draw", "none", remedy)
+    if columns is None and not isinstance(frames, list | tuple):
+        columns = of_flow
+    remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
+    require(len(frames), "there must be a frame to draw", "none", remedy)
     return [_state(frames[position]) for position in spread(len(frames), columns)]
 
 
 def _state(frame: Frame | LabeledDataset) -> State:
     if isinstance(frame, Frame):
         return State(frame.dataset, frame.index)
-    what, remedy = "a frame must be a LabeledDataset", "Pass result.trajectory."
-    check_kind(what, frame, LabeledDataset, remedy)
-    return State(frame)
+    return State(check_dataset("a frame", frame))
 
 
 def spread(n: int, columns: int | None) -> list[int]:
@@ -75,19 +72,16 @@ def spread(n: int, columns: int | None) -> list[int]:
 
 def others(target: LabeledDataset | None) -> list[LabeledDataset]:
     """The target as a list of one dataset or none."""
-    if target is None:
-        return []
-    check_kind("target must be a LabeledDataset", target, LabeledDataset, "Wrap arrays in one.")
-    return [target]
+    return [] if target is None else [check_dataset("target", target)]
 
 
 def curves_of(flow: FlowResult | Trajectory) -> tuple[Curve, dict[str, Curve], dict[str, Curve]]:
     """The objective of a flow, its terms if there are several, and its metrics.
 
     A trajectory has the objective at its frames only."""
-    what = "curves are drawn of a FlowResult or a Trajectory"
-    check_kind(what, flow, (FlowResult, Trajectory), "Pass what ad.flow returned.")
     if not isinstance(flow, FlowResult):
+        what = "curves are drawn of a FlowResult or a Trajectory"
+        check_kind(what, flow, Trajectory, "Pass what ad.flow returned.")
         return [(frame.index, frame.value) for frame in flow], {}, {}
     first = flow.n_steps + 1 - len(flow.values)
     terms = flow.terms if len(flow.terms) > 1 else {}
@@ -100,13 +94,13 @@ def curves_of(flow: FlowResult | Trajectory) -> tuple[Curve, dict[str, Curve], d
 
 def names_of(datasets: Iterable[LabeledDataset]) -> list:
     """The classes that have samples in any of the datasets, in order of appearance."""
-    named = (name for data in datasets for name, count in data.counts.items() if count)
-    return list(dict.fromkeys(named))
+    counts = (item for data in datasets for item in data.counts.items())
+    return list(dict.fromkeys(name for name, count in counts if count))
 
 
 def check_titles(titles: Sequence[str] | None, n: int) -> None:
-    if titles is not None and len(titles) != n:
-        raise InputError(f"there must be {n} titles", len(titles), "Pass one for each frame.")
+    count = n if titles is None else len(titles)
+    require(count == n, f"there must be {n} titles", count, "Pass one for each frame.")
 
 
 def as_array(values: Tensor) -> np.ndarray:
@@ -115,8 +109,7 @@ def as_array(values: Tensor) -> np.ndarray:
 
 def some_rows(n: int, size: int) -> list[int]:
     """``size`` of n positions without replacement, in order; all positions if n is smaller."""
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    return sorted(order[:size].tolist())
+    return sorted(torch.randperm(n, generator=torch.Generator().manual_seed(0))[:size].tolist())
 
 
 def project(
@@ -124,9 +117,8 @@ def project(
 ) -> tuple[list[LabeledDataset], tuple[str, str] | None]:
     """Datasets in the plane, all by one projection, and the names of the axes if they were projected."""
     dims = {data.dim for data in datasets}
-    if len(dims) > 1:
-        remedy = "Bring the datasets to one feature space with ad.harmonize."
-        raise InputError("all frames and the target need one dimension", sorted(dims), remedy)
+    remedy = "Bring the datasets to one feature space with ad.harmonize."
+    require(len(dims) == 1, "all frames and the target need one dimension", sorted(dims), remedy)
     if feature is not None or not all(map(has_classes, datasets)):
         points, across = _first_coordinate(datasets, feature)
         targets = [as_array(require_targets(data, "this figure")[:, :1]) for data in datasets]
@@ -138,8 +130,7 @@ def project(
         points = [np.pad(as_array(data.x), ((0, 0), (0, 1))) for data in datasets]
         names = ("feature", "")
     else:
-        points, (across, up) = _pca(datasets, 2)
-        names = (across, up)
+        points, names = _pca(datasets, 2)
     fields = {"sample_shape": (2,), "law": None, "law_index": None, "columns": None}
     pairs = zip(datasets, points, strict=True)
     return [data.replace(x=torch.from_numpy(x), **fields) for data, x in pairs], names
@@ -160,7 +151,7 @@ def _first_coordinate(
     return [as_array(data.x)[:, position : position + 1] for data in datasets], name
 
 
-def _pca(datasets: Sequence[LabeledDataset], dim: int) -> tuple[list[np.ndarray], list[str]]:
+def _pca(datasets: Sequence[LabeledDataset], dim: int) -> tuple[list[np.ndarray], Any]:
     """Principal components of all datasets together, and their names."""
     parts = [as_array(data.x) for data in datasets]
     stride = max(1, sum(map(len, parts)) // _MAX_PCA_ROWS)

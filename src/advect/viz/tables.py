@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from advect._util.checks import check_kind
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
-from advect.errors import InputError
+from advect.spaces.inputs import require
 from advect.transport.distance import Distance
 from advect.viz.theme import (
     SMALL,
@@ -64,8 +64,9 @@ def class_table(
             table, partners, default = table.soft, table.hard, "share of each class"
     what = "a table must be a ClassTable, a Distance or a ClassMatching"
     check_kind(what, table, ClassTable, "Use distance.class_distances, for instance.")
-    if 0 in table.shape:
-        raise InputError("a table needs rows and columns", table.shape, "Check the classes.")
+    require(
+        0 not in table.shape, "a table needs rows and columns", table.shape, "Check the classes."
+    )
     title = default if title is None else title
     width, height = heat_size(table.rows, table.columns)
     wide = max(width + 0.5, text_width([title], TEXT) + 0.2)
@@ -74,8 +75,8 @@ def class_table(
     draw_heat(figure, axes, np.asarray(table, dtype=float), table.rows, table.columns)
     for name, partner in partners.items():
         corner = table.columns.index(partner) - 0.5, table.rows.index(name) - 0.5
-        frame = {"fill": False, "edgecolor": look().palette[0], "linewidth": 1.5, "zorder": 3}
-        axes.add_patch(Rectangle(corner, 1, 1, **frame))
+        frame = {"edgecolor": look().palette[0], "linewidth": 1.5, "zorder": 3}
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, **frame))
     axes.set(xlabel="target class", ylabel="source class")
     if title:
         figure.suptitle(title, fontsize=TEXT, color=look().ink)
@@ -182,17 +183,15 @@ def pairwise(
         True
     """
     if names is None:
-        if not hasattr(values, "names"):
-            remedy = "Pass names, or what ad.pairwise returned."
-            raise InputError("a figure of distances needs names", type(values).__name__, remedy)
+        has_names, remedy = hasattr(values, "names"), "Pass names, or what ad.pairwise returned."
+        require(has_names, "a figure of distances needs names", type(values).__name__, remedy)
         values, names = values.values, values.names
     names = list(names or ())
     distances = _check(values, names)
     complete = complete_part(distances)
     known, shown = distances[np.ix_(complete, complete)], [names[i] for i in complete]
     if not heat:
-        if len(complete) < 3:
-            raise InputError("a map needs three datasets", len(complete), "Add some.")
+        require(len(complete) >= 3, "a map needs three datasets", len(complete), "Add some.")
         figure = new_figure(6.4, 6.0)
         _draw_map(figure, figure.add_subplot(), known, shown, title)
         return figure
@@ -255,14 +254,14 @@ def plane_map(distances: np.ndarray) -> tuple[np.ndarray, float]:
 def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
     distances = np.array(values, dtype=np.float64)
     k = len(names)
-    if k < 2 or distances.shape != (k, k):
-        what = "distances must be (k, k), with k names and k at least 2"
-        raise InputError(what, f"shape {distances.shape}, {k} names", "Check both.")
+    what = "distances must be (k, k), with k names and k at least 2"
+    got = f"shape {distances.shape}, {k} names"
+    require(k >= 2 and distances.shape == (k, k), what, got, "Check both.")
     size = 1e-6 * np.nanmax(distances, initial=1e-300)
     bad = np.isinf(distances).any() or (distances < 0).any() or np.diagonal(distances).max() > size
-    if bad or not np.allclose(distances, distances.T, rtol=1e-4, atol=size, equal_nan=True):
-        what = "distances must be finite, not negative, symmetric and 0 on the diagonal"
-        raise InputError(what, "other values", "Use NaN for failed pairs.")
+    even = np.allclose(distances, distances.T, rtol=1e-4, atol=size, equal_nan=True)
+    what = "distances must be finite, not negative, symmetric and 0 on the diagonal"
+    require(even and not bad, what, "other values", "Use NaN for failed pairs.")
     distances = (distances + distances.T) / 2
     np.fill_diagonal(distances, 0)
     return distances
@@ -297,7 +296,6 @@ def _draw_map(
         right, above = point >= nearest  # the name is on the side away from the nearest point
         sides = {"ha": "left" if right else "right", "va": "bottom" if above else "top"}
         offset = (3 if right else -3, 2 if above else -2)
-        text = axes.annotate(
+        axes.annotate(
             short(name), point, offset, textcoords="offset points", **sides, **looks
-        )
-        text.set_in_layout(False)
+        ).set_in_layout(False)

@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advect._util.atomic import write_atomically
 from advect._util.checks import check_positive
-from advect.errors import InputError
+from advect.spaces.inputs import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,8 +82,7 @@ def look() -> Look:
     return _look.get()
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """Colour and marker of a class."""
 
     colour: str
@@ -164,8 +163,7 @@ def add_legend(figure: Any, handles: Sequence[Any]) -> None:
     if not handles:
         return
     if (more := len(handles) - _MAX_LEGEND) > 0:
-        rest = Line2D([], [], linestyle="none", label=f"… {more} more")
-        handles = [*handles[:_MAX_LEGEND], rest]
+        handles = [*handles[:_MAX_LEGEND], Line2D([], [], linestyle="none", label=f"… {more} more")]
     width, height = figure.get_size_inches()
     entry = text_width([handle.get_label() for handle in handles]) + 0.35
     lines = math.ceil(len(handles) / max(1, int((width - 0.2) / entry)))
@@ -192,9 +190,8 @@ def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
     """
     path, dpi = Path(path), check_positive("dpi", dpi)
     known = figure.canvas.get_supported_filetypes()
-    if (kind := path.suffix.removeprefix(".").lower()) not in known:
-        remedy = f"Use {', '.join(sorted(known))}."
-        raise InputError("a figure needs the suffix of a format", repr(path.name), remedy)
+    kind, remedy = path.suffix.removeprefix(".").lower(), f"Use {', '.join(sorted(known))}."
+    require(kind in known, "a figure needs the suffix of a format", repr(path.name), remedy)
     figure.draw_without_rendering()  # the layout of the first pass is only nearly right
     content = io.BytesIO()
     ground = figure.get_facecolor()
