@@ -38,11 +38,10 @@ def class_codes(data: LabeledDataset, names: Sequence[Hashable]) -> np.ndarray:
 
 def joined_features(*sets: LabeledDataset) -> LabeledDataset:
     """The features of all datasets with equal weights, without labels."""
-    first = sets[0]
-    x = torch.cat([data.x.detach().to(first.x) for data in sets])
+    x = torch.cat([data.x.detach().to(sets[0].x) for data in sets])
     y = torch.full((len(x),), -1, device=x.device)
     even = torch.full((len(x),), 1 / len(x), dtype=torch.float64, device=x.device)
-    return first.replace(x=x, y=y, weights=even, law=None, law_index=None)
+    return sets[0].replace(x=x, y=y, weights=even, law=None, law_index=None)
 
 
 def listed(names: Iterable[Hashable]) -> str:
@@ -53,15 +52,16 @@ def listed(names: Iterable[Hashable]) -> str:
 
 
 def image_pairs(
+    title: str,
     data: LabeledDataset,
     rows: np.ndarray,
     partners: LabeledDataset,
     partner_rows: np.ndarray,
     titles: Sequence[str],
-) -> Any:
-    """A figure of samples next to others; None if there are none or they are not images."""
+) -> dict[str, Any]:
+    """A figure of samples next to others by its title; none without rows or for other data."""
     if not len(rows) or layout(data.sample_shape) is None:
-        return None
-    rows, partner_rows = rows[:_MAX_IMAGES], partner_rows[:_MAX_IMAGES]
-    frames = [data.subset(rows), partners.subset(partner_rows)]
-    return import_module("advect.viz").image_grid(frames, rows=len(rows), titles=list(titles))
+        return {}
+    frames = [data.subset(rows[:_MAX_IMAGES]), partners.subset(partner_rows[:_MAX_IMAGES])]
+    viz = import_module("advect.viz")
+    return {title: viz.image_grid(frames, rows=len(frames[0]), titles=list(titles))}
