@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect.apps.calibration import calibrated
+from advect.apps.label_methods import calibrated
 from advect.apps.label_methods import KnownLabels, LabelMethod, Points, all_scores, held_out_scores
 
 

@@ -10,7 +10,7 @@ from torch import nn
 import advect as ad
 from advect.apps.models import query, split_model
 from advect.apps.repurpose import compared
-from advect.apps.unlabeled import choose_labeling
+from advect.apps.models import choose_labeling
 
 MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
 QUICK = {"n_steps": 10, "step_size": 0.4}

@@ -12,15 +12,16 @@ import torch
 from advect._util.checks import check_count, check_known, check_number
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
-from advect.apps.calibration import Calibration, calibrated
 from advect.apps.label_methods import (
     METHODS,
+    Calibration,
     Candidate,
     Comparison,
     KnownLabels,
     LabelMethod,
     Points,
     all_scores,
+    calibrated,
     choose_method,
     embeddings_to_compare,
     held_out_scores,

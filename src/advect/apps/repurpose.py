@@ -23,9 +23,16 @@ from advect._util import defaults
 from advect._util.checks import check_known
 from advect._util.progress import Progress
 from advect._util.result import Result, Table
-from advect.apps.models import SplitModel, answer_codes, query, split_model
+from advect.apps.models import (
+    ANSWERS,
+    Labeling,
+    SplitModel,
+    answer_codes,
+    choose_labeling,
+    query,
+    split_model,
+)
 from advect.apps.training import Choice, FlowOptions, sample_figures
-from advect.apps.unlabeled import ANSWERS, Labeling, choose_labeling
 from advect.classes.matching import ClassMatching
 from advect.cost import Bures
 from advect.cost.labels import LabelCost

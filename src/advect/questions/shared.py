@@ -65,3 +65,35 @@ def image_pairs(
     frames = [data.subset(rows[:_MAX_IMAGES]), partners.subset(partner_rows[:_MAX_IMAGES])]
     viz = import_module("advect.viz")
     return {title: viz.image_grid(frames, rows=len(frames[0]), titles=list(titles))}
+
+
+def nearest(points: np.ndarray, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Distance and position of the nearest other point; None: among the same points."""
+    from sklearn.neighbors import NearestNeighbors
+
+    among = points if others is None else others
+    search = NearestNeighbors(n_neighbors=2 if others is None else 1, algorithm="brute")
+    neighbors = search.fit(among).kneighbors(points, return_distance=False)
+    which = neighbors[:, 0]
+    if others is None:
+        which = np.where(which == np.arange(len(points)), neighbors[:, 1], which)
+    # by differences: distances from products are not 0 for a copy
+    return np.linalg.norm(points - among[which], axis=1), which
+
+
+def half_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Mask of half of the samples of each class."""
+    mask = np.zeros(len(codes), dtype=bool)
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        mask[rows[: (len(rows) + rng.integers(2)) // 2]] = True
+    if len(codes) > 1 and (mask.all() or not mask.any()):  # classes of one sample
+        mask[rng.permutation(len(codes))[: len(codes) // 2]] ^= True
+    return mask
+
+
+def weighted_quantile(distances: np.ndarray, weights: np.ndarray, level: float) -> float:
+    """The smallest distance up to which a share ``level`` of the weight lies."""
+    order = np.argsort(distances, kind="stable")
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(distances[order][min(np.searchsorted(reached, level), len(order) - 1)])
