@@ -18,7 +18,6 @@ OBJECTS = {
     "OTDD(": ad.OTDD(TARGET) + ad.Internal(),
     "StopWhen(tol=0.001)": ad.StopWhen(tol=1e-3),
     "Recorder(every=5)": ad.Recorder(every=5),
-    "Recorder()": ad.Recorder(),
     "Progress(n_steps=10)": ad.Progress(10),
     "Metric(name='speed'": ad.Metric("speed", lambda rho: 0.0),
     "Sinkhorn(epsilon=0.5": ad.Sinkhorn(epsilon=0.5),
