@@ -11,6 +11,7 @@ or answers are used.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,12 +74,13 @@ def _callable(model: Any) -> Callable[[Tensor], Any]:
     if isinstance(model, nn.Module):
         return lambda part: _call_module(model, part)
     for name in ("predict_proba", "predict"):
-        if callable(getattr(model, name, None)):
-            return lambda part: getattr(model, name)(part.reshape(len(part), -1).cpu().numpy())
-    if callable(model):
-        return model
-    remedy = "Pass a function, a torch module or an estimator."
-    raise InputError("a model must be callable", type(model).__name__, remedy)
+        with suppress(AttributeError):
+            method = getattr(model, name)
+            return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
+    if not callable(model):
+        remedy = "Pass a function, a torch module or an estimator."
+        raise InputError("a model must be callable", type(model).__name__, remedy)
+    return model
 
 
 def _call_module(module: nn.Module, part: Tensor) -> Tensor:
@@ -174,10 +176,13 @@ def split_model(model: Any, features: str | None = None) -> SplitModel:
     """
     if features is None:
         return SplitModel(None, model)
-    if not isinstance(model, nn.Module):
+    try:
+        layers = [name for name, _ in model.named_modules() if name]
+    except AttributeError:
         got = f"{features!r} of {type(model).__name__}"
-        raise InputError("features must be the name of a layer of a torch module", got, _REMEDY)
-    check_known("layer", features, [name for name, _ in model.named_modules() if name])
+        what = "features must be the name of a layer of a torch module"
+        raise InputError(what, got, _REMEDY) from None
+    check_known("layer", features, layers)
     body, rest = _cut(model, features.split("."))
     if not rest:
         what, got = "a layer must follow the features", f"{features!r}, the last layer"
@@ -232,20 +237,18 @@ def choose_labeling(
     are. Otherwise clusters of the samples. ``encoded`` is the data in the model's features, or the same
     object without any.
     """
-    clusters = pseudo_labels(data, target=reference).dataset
-    labels, kind = (answers, reference.classes), ANSWERS
-    known = clusters
+    clusters = known = pseudo_labels(data, target=reference).dataset
+    kind, y, classes = ANSWERS, answers, reference.classes
     if encoded is not data:
         known = clusters_from_classes(encoded, encoded_reference)
-        labels, kind = (known.y, known.classes), FEATURE_CLUSTERS
+        kind, y, classes = FEATURE_CLUSTERS, known.y, known.classes
     matching = ClassMatching.between(known, encoded_reference)
     positions = matching.coupling.values.argmax(axis=1)[known.y.cpu().numpy()]
     kappa = _agreement(positions, answers)
     if kappa < _MIN_AGREEMENT:
-        labels, kind = (clusters.y, clusters.classes), CLUSTERS
-    y = torch.as_tensor(labels[0], device=encoded.x.device)
-    moving = encoded.replace(y=y, classes=labels[1], law=None, law_index=None)
-    return Labeling(kind, moving, kappa)
+        kind, y, classes = CLUSTERS, clusters.y, clusters.classes
+    y = torch.as_tensor(y, device=encoded.x.device)
+    return Labeling(kind, encoded.replace(y=y, classes=classes, law=None, law_index=None), kappa)
 
 
 def clusters_from_classes(data: LabeledDataset, reference: LabeledDataset) -> LabeledDataset:
