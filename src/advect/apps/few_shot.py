@@ -87,10 +87,6 @@ def match_by_votes(
     return {name: class_map[name] for name in source.classes if name in class_map}
 
 
-def _shots(task: Task) -> None:
-    """Nothing: the few samples alone."""
-
-
 def _borrowed(task: Task, matching: ClassMatching | None = None, **options: Any) -> LabeledDataset:
     """The few samples with residuals of the matched source classes."""
     options |= {"n": task.n, "generator": torch.Generator().manual_seed(task.seed)}
@@ -99,11 +95,6 @@ def _borrowed(task: Task, matching: ClassMatching | None = None, **options: Any)
         task.options.bounds,
     )
     return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
-
-
-def _mixed(task: Task) -> LabeledDataset:
-    """The few samples with residuals of the two nearest source classes."""
-    return _borrowed(task, ClassMatching.nearest(task.few, task.source, 2))
 
 
 def _calibrated(task: Task) -> LabeledDataset:
@@ -118,10 +109,6 @@ def _source(task: Task) -> LabeledDataset:
     return data.subset(data.labeled).balanced()
 
 
-def _source_and_borrowed(task: Task) -> LabeledDataset:
-    return half_and_half(_source(task), _borrowed(task))
-
-
 def _final(task: Task) -> LabeledDataset:
     """The end of the flow of the source to the few samples."""
     state = task.options.flow(task.source, task.few).dataset
@@ -129,13 +116,14 @@ def _final(task: Task) -> LabeledDataset:
 
 
 METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
-    "shots": _shots,
+    "shots": lambda task: None,  # the few samples alone
     "borrowed": _borrowed,
-    "mixed": _mixed,
+    # residuals of the two nearest source classes
+    "mixed": lambda task: _borrowed(task, ClassMatching.nearest(task.few, task.source, 2)),
     "calibrated": _calibrated,
     "final": _final,
     "source": _source,
-    "source + borrowed": _source_and_borrowed,
+    "source + borrowed": lambda task: half_and_half(_source(task), _borrowed(task)),
 }
 _USES_SOURCE_CLASSES = ("source", "source + borrowed")
 # for each method, whether held-out samples were classified correctly

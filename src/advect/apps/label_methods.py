@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -234,20 +235,17 @@ def embeddings_to_compare(data: LabeledDataset, embedding: Any) -> dict[str, Any
     """Embeddings by name; the first is used where there is nothing to choose by."""
     if embedding is None:
         return {"features": None}
-    if not (isinstance(embedding, str) and embedding == "auto"):
-        return {_embedding_name(embedding): embedding}
+    if embedding != "auto":
+        with suppress(TypeError, ValueError):
+            return {f"principal components ({embedding:g})": embedding}
+        with suppress(TypeError):
+            return {Path(embedding).name: embedding}
+        return {type(embedding).__name__: embedding}
     image = layout(data.sample_shape)
     if image is not None and min(image[1:]) >= _MIN_SIDE:
         return {"gradients": "gradients", "principal components": "auto"}
     both = {"features": None, "standardized columns": "standardized"}
     return both if data.columns is None else dict(reversed(both.items()))
-
-
-def _embedding_name(embedding: Any) -> str:
-    if isinstance(embedding, (int, float)):
-        return f"principal components ({embedding:g})"
-    named = isinstance(embedding, (str, Path))
-    return Path(embedding).name if named else type(embedding).__name__
 
 
 def part_to_compare(data: LabeledDataset, known: KnownLabels) -> tuple[LabeledDataset, KnownLabels]:

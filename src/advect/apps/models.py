@@ -237,6 +237,8 @@ def choose_labeling(
     are. Otherwise clusters of the samples. ``encoded`` is the data in the model's features, or the same
     object without any.
     """
+    from sklearn.metrics import cohen_kappa_score
+
     clusters = known = pseudo_labels(data, target=reference).dataset
     kind, y, classes = ANSWERS, answers, reference.classes
     if encoded is not data:
@@ -244,7 +246,8 @@ def choose_labeling(
         kind, y, classes = FEATURE_CLUSTERS, known.y, known.classes
     matching = ClassMatching.between(known, encoded_reference)
     positions = matching.coupling.values.argmax(axis=1)[known.y.cpu().numpy()]
-    kappa = _agreement(positions, answers)
+    several = len({*positions, *answers}) > 1  # κ is undefined for one class
+    kappa = float(cohen_kappa_score(positions, answers)) if several else 0.0
     if kappa < _MIN_AGREEMENT:
         kind, y, classes = CLUSTERS, clusters.y, clusters.classes
     y = torch.as_tensor(y, device=encoded.x.device)
@@ -263,11 +266,3 @@ def clusters_from_classes(data: LabeledDataset, reference: LabeledDataset) -> La
     codes = renumbered(np.asarray(KMeans(k, init=start[:k]).fit(x).labels_))
     y, classes = torch.as_tensor(codes, device=data.x.device), tuple(range(codes.max() + 1))
     return data.replace(y=y, classes=classes, law=None, law_index=None)
-
-
-def _agreement(one: np.ndarray, other: np.ndarray) -> float:
-    from sklearn.metrics import cohen_kappa_score
-
-    if len(np.unique(np.concatenate([one, other]))) < 2:
-        return 0.0
-    return float(cohen_kappa_score(one, other))

@@ -190,9 +190,13 @@ def pairwise(
         raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), remedy)
     folder = None if store is None else _make_folder(store)
     sets = _read_all(datasets)
-    pairs = list(combinations(sets, 2))
+    pairs, files = list(combinations(sets, 2)), {}
     settings = (cost, solver, standard_errors)
-    files = {} if folder is None else _stored_files(folder, sets, settings)
+    if folder is not None:  # named after the content of both datasets and the settings
+        contents = {name: digest(data) for name, data in sets.items()}
+        common = digest(FORMAT, *settings)
+        keys = {(a, b): digest(contents[a], contents[b], common) for a, b in pairs}
+        files = {pair: folder / f"{key}.json" for pair, key in keys.items()}
     stored = {pair: _read(path) for pair, path in files.items()}
     results = {pair: result for pair, result in stored.items() if result is not None}
     jobs = [
@@ -296,20 +300,6 @@ def _read_one(name: str, data: Any) -> LabeledDataset:
         data = load(data, progress=False)
     data = check_dataset(f"{name}, unless it is a reference,", data)
     return data.replace(x=data.x.detach()) if data.x.requires_grad else data
-
-
-def _stored_files(
-    folder: Path, sets: Mapping[str, LabeledDataset], settings: Sequence[Any]
-) -> dict[Pair, Path]:
-    """The file of each pair, named after the content of both datasets and the settings."""
-    contents, common = (
-        {name: digest(data) for name, data in sets.items()},
-        digest(FORMAT, *settings),
-    )
-    return {
-        (a, b): folder / f"{digest(contents[a], contents[b], common)}.json"
-        for a, b in combinations(sets, 2)
-    }
 
 
 def _make_folder(store: str | os.PathLike[str]) -> Path:

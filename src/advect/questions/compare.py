@@ -239,20 +239,21 @@ def class_draws(
 
     NaN where there are too few samples; without synthetic samples the coverage is 0.
     """
-    draws, n_real = np.full((2, repeats, 3), np.nan), len(real.values)
-    n_synthetic = len(synthetic.values)
-    draws[0, :, 1] = np.nan if n_synthetic else 0.0
+    draws, n, m = np.full((2, repeats, 3), np.nan), len(synthetic.values), len(real.values)
+    draws[0, :, 1] = np.nan if n else 0.0
     within, across = distances(real, real), distances(real, synthetic)
+
+    def statistics(one: Points, s: np.ndarray, r: np.ndarray, apart: np.ndarray) -> Any:
+        near = within[np.ix_(r, r)], apart[np.ix_(r, s)]
+        return class_statistics(one.take(s), real.take(r), *near)
+
     for b in range(repeats):
-        if n_synthetic:
-            s, r = rng.permutation(n_synthetic)[:size], rng.permutation(n_real)[:size]
-            near = within[np.ix_(r, r)], across[np.ix_(r, s)]
-            draws[0, b] = class_statistics(synthetic.take(s), real.take(r), *near)
-        if n_real >= 2 * size:
-            order = rng.permutation(n_real)
-            r, s = order[:size], order[size : 2 * size]
-            near = within[np.ix_(r, r)], within[np.ix_(r, s)]
-            draws[1, b] = class_statistics(real.take(s), real.take(r), *near)
+        if n:
+            s, r = rng.permutation(n)[:size], rng.permutation(m)[:size]
+            draws[0, b] = statistics(synthetic, s, r, across)
+        if m >= 2 * size:
+            order = rng.permutation(m)
+            draws[1, b] = statistics(real, order[size : 2 * size], order[:size], within)
     return draws
 
 
@@ -298,10 +299,9 @@ def _class_columns(
     for code in range(fake.k):
         rows = [np.flatnonzero(side.codes == code) for side in (fake, true)]
         size = sizes[code] = _half_size(len(rows[0]), len(rows[1]), most)
-        rows = [
-            part if len(part) <= 2 * most else part[np.sort(rng.permutation(len(part))[: 2 * most])]
-            for part in rows
-        ]
+        for side, part in enumerate(rows):
+            if len(part) > 2 * most:
+                rows[side] = part[np.sort(rng.permutation(len(part))[: 2 * most])]
         points = fake.points.take(rows[0]), true.points.take(rows[1])
         results.append(class_draws(*points, size, repeats, rng))
         advance(1)
