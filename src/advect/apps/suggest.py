@@ -202,11 +202,11 @@ def suggest_solver(
         share = Advice("solver.epsilon", "1 % of the mean cost", "for each batch")
         return MiniBatch(size=_BATCH), (kind, share)
     evenly = {"steps": _N_LOOKED_AT, "dtype": torch.float64}
-    sides = (
+    x, y = (
         data.x[torch.linspace(0, len(data) - 1, **evenly).long().unique()].double()
         for data in (source, target)
     )
-    mean = float(squared_distances(*sides).mean()) / 2
+    mean = float(squared_distances(x, y).mean()) / 2
     epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
     why = f"{_EPSILON:.0%} of the mean feature cost, {mean:.3g}, whatever the label weight"
     share = Advice("solver.epsilon", f"{epsilon:g}", why)

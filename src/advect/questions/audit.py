@@ -205,9 +205,7 @@ class SelfTransport:
         return _EPSILON * self.typical
 
     def rows(self, points: Tensor | None = None) -> PlanRows:
-        """Blocks of normalized plan rows, and potentials, of new points; None: of the points
-        themselves, each without itself.
-        """
+        """Blocks of normalized plan rows, and potentials, of new points or of the points themselves."""
         cost = self._cost(points)
         for block in cost.blocks():
             scores = self.mass.log() + (self.potential - cost.rows(block)) / self.epsilon
@@ -376,7 +374,7 @@ def _sides(
     masses = torch.cat([data.weights.detach().cpu().double() for data in sets])
     columns = points, points @ _whitening(points, codes, len(names)), codes, masses
     parts = [column.split([len(data) for data in sets]) for column in columns]
-    return [Side(*part, len(names)) for part in zip(*parts, strict=True)]
+    return [Side(x, white, y, mass, len(names)) for x, white, y, mass in zip(*parts, strict=True)]
 
 
 def _scaled_columns(points: np.ndarray) -> np.ndarray:

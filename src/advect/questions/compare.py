@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,8 +41,10 @@ from advect.questions.compare_result import (
     with_mean,
 )
 from advect.questions.shared import (
+    Points,
     check_level,
     class_codes,
+    distances,
     half_of_each,
     nearest,
     weighted_quantile,
@@ -155,16 +157,6 @@ def compare(
     )
 
 
-class Points(NamedTuple):
-    """Points (n, d) float64, and their weights."""
-
-    values: np.ndarray
-    weights: np.ndarray
-
-    def take(self, index: np.ndarray) -> Points:
-        return Points(self.values[index], self.weights[index])
-
-
 @dataclass(frozen=True, eq=False)
 class _Side:
     """A dataset in the feature space of the cost, with common class codes and a common centre."""
@@ -255,14 +247,6 @@ def class_draws(
             order = rng.permutation(m)
             draws[1, b] = statistics(real, order[size : 2 * size], order[:size], within)
     return draws
-
-
-def distances(one: Points, other: Points) -> np.ndarray:
-    """Euclidean distances by differences, so that copies are at exactly 0."""
-    from scipy.spatial.distance import cdist
-
-    shape = len(one.values), len(other.values)
-    return cdist(one.values, other.values) if all(shape) else np.zeros(shape)
 
 
 def class_statistics(

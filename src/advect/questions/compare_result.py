@@ -208,8 +208,8 @@ class Draws:
 
 def judge(draws: Draws, senses: list[Sense], level: float) -> list[Entry]:
     """An entry for each row; false alarms in about ``level`` of all comparisons of the column."""
-    known = np.isfinite(draws.floors).any(axis=0)
-    tests = known @ [2 if sense == "both" else 1 for sense in senses]
+    known = [bool(np.isfinite(row).any()) for row in draws.floors.T]
+    tests = sum(k * (2 if sense == "both" else 1) for k, sense in zip(known, senses, strict=True))
     return [_entry(draws, row, sense, level / max(tests, 1)) for row, sense in enumerate(senses)]
 
 

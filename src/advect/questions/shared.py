@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -97,3 +97,21 @@ def weighted_quantile(distances: np.ndarray, weights: np.ndarray, level: float) 
     order = np.argsort(distances, kind="stable")
     reached = np.cumsum(weights[order]) / weights.sum()
     return float(distances[order][min(np.searchsorted(reached, level), len(order) - 1)])
+
+
+class Points(NamedTuple):
+    """Points (n, d) float64, and their weights."""
+
+    values: np.ndarray
+    weights: np.ndarray
+
+    def take(self, index: np.ndarray) -> Points:
+        return Points(self.values[index], self.weights[index])
+
+
+def distances(one: Points, other: Points) -> np.ndarray:
+    """Euclidean distances by differences, so that copies are at exactly 0."""
+    from scipy.spatial.distance import cdist
+
+    shape = len(one.values), len(other.values)
+    return cdist(one.values, other.values) if all(shape) else np.zeros(shape)
