@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from evidence import FOLDER
 from tables import NOT_RUN, Experiment, markdown
 
-from advect.apps.calibration import wilson
+from advect.apps.label_methods import wilson
 
 
 def intervals() -> str:

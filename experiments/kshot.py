@@ -14,8 +14,8 @@ from lenet import lenet, train
 from torch import Tensor, nn
 
 import advect as ad
-from advect.apps.few_shot import METHODS, Task, renamed
-from advect.apps.training import fit_on, half_and_half, predicted
+from advect.apps.few_shot import METHODS, Task
+from advect.apps.training import fit_on, half_and_half, predicted, renamed
 from advect.data.dataset import LabeledDataset
 
 SIZE = 28

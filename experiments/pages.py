@@ -17,7 +17,7 @@ import sliced_tables
 import suggested_tables
 from tables import NOT_RUN, Experiment, benchmark, markdown, mean_and_interval
 
-from advect.apps.calibration import wilson
+from advect.apps.label_methods import wilson
 
 Rows = list[dict[str, Any]]
 

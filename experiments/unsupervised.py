@@ -23,9 +23,8 @@ from lenet import train
 from torch import nn
 
 import advect as ad
-from advect.apps.models import answer_codes, query, split_model
+from advect.apps.models import answer_codes, clusters_from_classes, query, split_model
 from advect.apps.repurpose import Repurposed
-from advect.apps.unlabeled import clusters_from_classes
 from advect.classes.pseudo import clustering_accuracy
 
 NAME = "unsupervised"

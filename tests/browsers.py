@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-]
+OFF = ("gpu", "background-networking", "component-update", "sync", "dev-shm-usage")
+FLAGS = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in OFF)]
 
 
 @contextmanager

@@ -21,12 +21,9 @@ def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
     """Gaussian classes of the given sizes, ``apart`` from one to the next along all axes."""
     y = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     x = draw(len(y), dim, seed=seed) + apart * y[:, None] + shift
-    weights = (
-        torch.rand(len(y), generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.2
-        if weighted
-        else None
-    )
-    return ad.LabeledDataset(x, y, weights=weights)
+    draws = torch.Generator().manual_seed(seed)
+    weights = torch.rand(len(y), generator=draws, dtype=torch.float64) + 0.2
+    return ad.LabeledDataset(x, y, weights=weights if weighted else None)
 
 
 def memberships(data):
@@ -60,8 +57,5 @@ def first_velocity(source, functional, dynamics):
 
 def bowl(x, y=None):
     """A smooth potential with all kinds of curvature, one value for each row."""
-    return (
-        (x.square() * torch.tensor([0.5, 2.0, 0.1], dtype=x.dtype)).sum(1)
-        + x.pow(4).sum(1) / 8
-        + x[:, 0] * x[:, 1]
-    )
+    scales = torch.tensor([0.5, 2.0, 0.1], dtype=x.dtype)
+    return x.square() @ scales + x.pow(4).sum(1) / 8 + x[:, 0] * x[:, 1]

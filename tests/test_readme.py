@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-
-
+TEXT = (ROOT / "README.md").read_text()
 SAID = re.compile(r"```(?:python|sh)\n((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
 
 
@@ -45,12 +44,16 @@ def word_alike(shown: str, got: str) -> bool:
         return shown == got
 
 
-def test_readme_snippets_run_and_say_what_is_shown(capsys, tmp_path, monkeypatch):
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """An empty directory, and no data."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADVECT_DATA", "")
-    text = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    shown = dict(SAID.findall(text))
+    return tmp_path
+
+
+def test_readme_snippets_run_and_say_what_is_shown(capsys, outside):
+    blocks, shown = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL), dict(SAID.findall(TEXT))
     assert len(blocks) >= 5 and blocks[0] in shown
     names: dict[str, object] = {}
     for block in blocks:
@@ -61,22 +64,17 @@ def test_readme_snippets_run_and_say_what_is_shown(capsys, tmp_path, monkeypatch
     assert names["distance"].converged
 
 
-def test_readme_command_lines_run_and_say_what_is_shown(capsys, tmp_path, monkeypatch):
+def test_readme_command_lines_run_and_say_what_is_shown(capsys, outside):
     from advect.cli.app import main
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ADVECT_DATA", "")
-    commands = {
-        a: b for a, b in SAID.findall((ROOT / "README.md").read_text()) if "advect " in a[:7]
-    }
+    commands = {a: b for a, b in SAID.findall(TEXT) if a.startswith("advect ")}
     assert len(commands) >= 3
     for line, shown in commands.items():
         assert main(shlex.split(line)[1:]) == 0
         got = capsys.readouterr().out
         assert same(shown, got), got
-    lines = re.findall(r"^advect (.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    assert len(lines) == len(commands)  # each with what it prints
-    assert (tmp_path / "out" / "run" / "report.html").exists()
+    assert len(re.findall("^advect ", TEXT, re.M)) == len(commands)  # each with what it prints
+    assert (outside / "out" / "run" / "report.html").exists()
 
 
 def test_what_is_shown_is_told_from_what_is_not():
@@ -86,20 +84,14 @@ def test_what_is_shown_is_told_from_what_is_not():
 
 
 def test_readme_names_the_two_commands():
-    text = (ROOT / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
     for command in ("demo", "test"):
-        assert f"make {command}" in text
-        assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE)
+        assert f"make {command}" in TEXT and f"\n{command}:" in makefile
 
 
 def test_demo_runs(capsys, tmp_path):
     demo = runpy.run_path(str(ROOT / "examples" / "demo" / "digits_to_mnist.py"))
     demo["main"](["--particles", "100", "--steps", "3", "--epochs", "1", "--out", str(tmp_path)])
-    out = capsys.readouterr().out
-    assert "the frozen model reads" in out
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "digits-to-mnist.png",
-        "class-distances.png",
-        "report.html",
-    }
+    assert "the frozen model reads" in capsys.readouterr().out
+    names = {"digits-to-mnist.png", "class-distances.png", "report.html"}
+    assert {path.name for path in tmp_path.iterdir()} == names

@@ -1,7 +1,5 @@
 """``ad.suggest`` and the defaults of the applications."""
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -12,12 +10,10 @@ from advect._util import defaults
 GENERATOR = np.random.default_rng(0)
 
 
-def blobs(counts, shift=0.0, scale=1.0, dim=3):
-    rows = [
-        GENERATOR.normal(size=(n, dim)) + 4.0 * k * np.eye(dim)[0] for k, n in enumerate(counts)
-    ]
-    labels = [f"class {k}" for k, n in enumerate(counts) for _ in range(n)]
-    return ad.LabeledDataset(scale * (np.concatenate(rows) + shift), labels)
+def blobs(counts, shift=0.0, dim=3):
+    codes = np.repeat(np.arange(len(counts)), counts)
+    x = GENERATOR.normal(size=(len(codes), dim)) + 4.0 * codes[:, None] * np.eye(dim)[0] + shift
+    return ad.LabeledDataset(x, [f"class {code}" for code in codes])
 
 
 def chosen(found, option):
@@ -101,14 +97,11 @@ def test_what_it_cannot_take():
 
 
 def test_defaults_are_in_one_place():
-    default = {
-        name: {key: one.default for key, one in inspect.signature(function).parameters.items()}
-        for name, function in (("transfer", ad.apps.transfer), ("repurpose", ad.apps.repurpose))
-    }
-    assert default["repurpose"]["n_steps"] == ad.DatasetTransport().n_steps == defaults.USE.n_steps
-    assert default["repurpose"]["label_weight"] == ad.DatasetTransport().label_weight
-    assert default["transfer"]["label_weight"] == defaults.FEW.label_weight
-    assert default["transfer"]["solver"].epsilon == ad.Relative(defaults.FEW.epsilon)
+    transfer, repurpose = (f.__kwdefaults__ for f in (ad.apps.transfer, ad.apps.repurpose))
+    assert repurpose["n_steps"] == ad.DatasetTransport().n_steps == defaults.USE.n_steps
+    assert repurpose["label_weight"] == ad.DatasetTransport().label_weight
+    assert transfer["label_weight"] == defaults.FEW.label_weight
+    assert transfer["solver"].epsilon == ad.Relative(defaults.FEW.epsilon)
 
 
 def test_points_that_coincide_and_the_memory_limit():

@@ -25,9 +25,8 @@ def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False, dtype=torch.float64,
     x = torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
     x = x + 2 * y[:, None] + shift
     drawn = torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1
-    return ad.LabeledDataset(
-        x.to(dtype), [names[code] for code in y.tolist()], weights=drawn if weighted else None
-    )
+    labels = [names[code] for code in y.tolist()]
+    return ad.LabeledDataset(x.to(dtype), labels, weights=drawn if weighted else None)
 
 
 def points(data, slices):
@@ -36,9 +35,8 @@ def points(data, slices):
     found = []
     for theta, frame in zip(slices.theta.T, slices.psi, strict=True):
         mean = laws.means.double() @ theta
-        deviation = torch.stack(
-            [(theta @ one.double() @ theta).clamp_min(0).sqrt() for one in laws.covariances()]
-        )
+        variances = [theta @ one.double() @ theta for one in laws.covariances()]
+        deviation = torch.stack(variances).clamp_min(0).sqrt()
         described = torch.stack([data.x.double() @ theta, mean[rows], deviation[rows]], dim=1)
         described[:, 1:] *= math.sqrt(slices.label_weight)
         found += [described @ psi for psi in frame]
@@ -58,10 +56,8 @@ def test_steps_and_what_they_leave_bound_transport(n, m, levels, seed):
     x, y = draws.normal(size=n).round(1), draws.normal(size=m) * 3 + 1
     a, b = draws.dirichlet(np.ones(n)), draws.dirichlet(np.ones(m))
     squared = pot.emd2_1d(x, y, a, b)
-    (u, r), (v, s) = (
-        quantile_means(torch.tensor(values), torch.tensor(mass), levels)
-        for values, mass in ((x, a), (y, b))
-    )
+    sides = (map(torch.tensor, side) for side in ((x, a), (y, b)))
+    (u, r), (v, s) = (quantile_means(*side, levels) for side in sides)
     apart = float((u - v).square().mean())
     assert apart <= squared + 1e-9
     assert squared <= apart + (math.sqrt(r) + math.sqrt(s)) ** 2 + 1e-9
@@ -125,13 +121,11 @@ def test_many_levels_give_the_sliced_distance_itself():
 def test_it_agrees_with_sliced_otdd():
     a, b = labeled(200), labeled(150, 3, k=2, shift=0.5)
     other = ad.sliced_otdd(a, b, n_projections=4000, generator=generator(5))
-    found = [
-        ad.embed(a, seed=seed, n_levels=100).distance(ad.embed(b, seed=seed, n_levels=100))
-        for seed in range(10)
-    ]
-    assert np.mean(np.square(found)) / 2 == pytest.approx(
-        other.energy, abs=4 * other.standard_error
-    )
+    found = []
+    for seed in range(10):
+        one, two = (ad.embed(data, seed=seed, n_levels=100) for data in (a, b))
+        found.append(one.distance(two) ** 2 / 2)
+    assert np.mean(found) == pytest.approx(other.energy, abs=4 * other.standard_error)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -154,10 +148,8 @@ def test_a_scaled_gaussian_class():
     a, b = (ad.LabeledDataset(c * x, ["one"] * 300) for c in (1.0, 1.7))
     expected = 0.7 * math.sqrt(float(x.square().sum() / 300 + x.square().sum() / 299))
     # along ψ the image of one class is monotone in θ·x, and the same monotone one for both
-    found = ad.embed(a, n_directions=6, n_levels=300).distance(
-        ad.embed(b, n_directions=6, n_levels=300)
-    )
-    assert found == pytest.approx(expected, rel=1e-9)
+    first, second = (ad.embed(data, n_directions=6, n_levels=300) for data in (a, b))
+    assert first.distance(second) == pytest.approx(expected, rel=1e-9)
 
 
 def test_without_labels_it_is_transport_of_features():

@@ -53,12 +53,9 @@ def test_p_values_agree_with_all_permutations():
 
     every = [statistic(rows) for rows in itertools.combinations(range(10), 5)]
     exact = np.mean(np.array(every) >= statistic(range(5, 10)) - 1e-12)
-    theirs = stats.permutation_test(
-        (x[5:], x[:5]),
-        lambda a, b: stats.energy_distance(a, b) ** 2,
-        alternative="greater",
-        n_resamples=np.inf,
-    ).pvalue
+    options = {"alternative": "greater", "n_resamples": np.inf}
+    sides = x[5:], x[:5]
+    theirs = stats.permutation_test(sides, stats.energy_distance, **options).pvalue
     drawn = permuted(lambda u: quadratic(kernel, u), window, 20_000, rng)
     assert exact == pytest.approx(theirs)
     assert p_value(drawn) == pytest.approx(exact, abs=4 * math.sqrt(exact / 20_000))

@@ -100,24 +100,17 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         solver = Sinkhorn(share if self.epsilon is None else self.epsilon, tol=defaults.USE.tol)
         cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        fitted: Map = _chosen(
-            "map",
-            self.map,
-            ("fit", "transform"),
-            epsilon=solver.epsilon,
-            label_weight=self.label_weight if labeled else 0.0,
-            seed=seed,
-        )
+        options = {"epsilon": solver.epsilon, "seed": seed}
+        options["label_weight"] = self.label_weight if labeled else 0.0
+        fitted: Map = _chosen("map", self.map, ("fit", "transform"), **options)
         dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
         self.__dict__.pop("distance_", None)
         self._source, self._target, self._cost, self._solver = first, last, cost, solver
         flowed = first
         if not identity:
-            objective, integrator = OTDD(last, cost=cost, solver=solver), Euler(self.step_size)
-            result = flow(
-                first, objective, dynamics=dynamics, integrator=integrator, n_steps=self.n_steps
-            )
-            flowed = result.checked().dataset
+            steps = {"integrator": Euler(self.step_size), "n_steps": self.n_steps}
+            objective = OTDD(last, cost=cost, solver=solver)
+            flowed = flow(first, objective, dynamics=dynamics, **steps).checked().dataset
         self.flowed_ = flowed.x.numpy()
         self.map_ = fitted.fit(first, flowed)
         return self

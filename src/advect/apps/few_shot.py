@@ -6,7 +6,7 @@ A method is a function of a ``Task`` that returns more samples under the target'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,17 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.apps.training import Choice, Classifier, FlowOptions, fit_on, half_and_half, predicted
+from advect.apps.training import (
+    Choice,
+    Classifier,
+    FlowOptions,
+    fit_on,
+    half_and_half,
+    predicted,
+    renamed,
+)
 from advect.classes.borrowing import borrow
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 
 _N_FOLDS = 3
-_N_EPISODES, _EPISODE_TEST = (
-    2,
-    300,
-)  # rounds with source classes as the target, test samples of each
+_N_EPISODES, _EPISODE_TEST = 2, 300  # rounds with source classes as the target, samples of each
 _PRIOR_GAIN = 0.02  # expected lead of the first method, and the standard deviation of this lead
 _MANY_SHOTS = 30  # samples per class from which the source is not expected to help
 _CLEAR = 1.5  # standard errors after which the prior no longer counts
@@ -41,9 +46,6 @@ class Task:
     options: FlowOptions
     n: int
     seed: int = 0
-
-    def generator(self) -> torch.Generator:
-        return torch.Generator().manual_seed(self.seed)
 
     @property
     def same_names(self) -> bool:
@@ -73,44 +75,26 @@ def match_by_votes(
     """
     from scipy.optimize import linear_sum_assignment
 
-    votes = torch.zeros(len(few.classes), len(source.classes), dtype=torch.float64)
-    votes.index_put_((few.y.cpu(), answers), torch.ones(len(few)).double(), accumulate=True)
-    votes = votes / votes.sum(dim=1, keepdim=True).clamp_min(1)
+    votes = np.zeros((len(few.classes), len(source.classes)))
+    np.add.at(votes, (few.y.cpu().numpy(), answers.numpy()), 1)
+    votes /= votes.sum(axis=1, keepdims=True).clip(1)
     means, others = (estimated_laws(part).means.cpu().double() for part in (few, source))
-    apart = torch.cdist(means, others)
-    cost = apart / apart.max().clamp_min(torch.finfo(torch.float64).tiny) / len(few.classes) - votes
-    rows = [few.classes.index(name) for name in present(few)]
-    columns = [source.classes.index(name) for name in present(source)]
-    first, second = linear_sum_assignment(cost[rows][:, columns].numpy())
-    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    apart = torch.cdist(means, others).numpy()
+    cost = apart / apart.max().clip(np.finfo(float).tiny) / len(few.classes) - votes
+    rows, columns = ([data.classes.index(n) for n in present(data)] for data in (few, source))
+    pairs = zip(*linear_sum_assignment(cost[np.ix_(rows, columns)]), strict=True)
     class_map = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
     return {name: class_map[name] for name in source.classes if name in class_map}
 
 
-def renamed(
-    data: LabeledDataset, names: Mapping[Hashable, Hashable], classes: tuple[Hashable, ...]
-) -> LabeledDataset:
-    """Data under other classes; samples of classes without a new name lose their labels."""
-    codes = [classes.index(names[name]) if name in names else -1 for name in data.classes]
-    y = torch.tensor([*codes, -1], device=data.y.device)[data.y]  # −1, a missing label, stays −1
-    return data.replace(y=y, classes=classes, law=None, law_index=None)
-
-
-def _shots(task: Task) -> None:
-    """Nothing: the few samples alone."""
-
-
 def _borrowed(task: Task, matching: ClassMatching | None = None, **options: Any) -> LabeledDataset:
     """The few samples with residuals of the matched source classes."""
-    few, generator = task.few.balanced(), task.generator()
-    data = borrow(task.source, few, matching, n=task.n, generator=generator, **options)
-    bounds = task.options.bounds
+    options |= {"n": task.n, "generator": torch.Generator().manual_seed(task.seed)}
+    data, bounds = (
+        borrow(task.source, task.few.balanced(), matching, **options),
+        task.options.bounds,
+    )
     return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
-
-
-def _mixed(task: Task) -> LabeledDataset:
-    """The few samples with residuals of the two nearest source classes."""
-    return _borrowed(task, ClassMatching.nearest(task.few, task.source, 2))
 
 
 def _calibrated(task: Task) -> LabeledDataset:
@@ -125,10 +109,6 @@ def _source(task: Task) -> LabeledDataset:
     return data.subset(data.labeled).balanced()
 
 
-def _source_and_borrowed(task: Task) -> LabeledDataset:
-    return half_and_half(_source(task), _borrowed(task))
-
-
 def _final(task: Task) -> LabeledDataset:
     """The end of the flow of the source to the few samples."""
     state = task.options.flow(task.source, task.few).dataset
@@ -136,13 +116,14 @@ def _final(task: Task) -> LabeledDataset:
 
 
 METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
-    "shots": _shots,
+    "shots": lambda task: None,  # the few samples alone
     "borrowed": _borrowed,
-    "mixed": _mixed,
+    # residuals of the two nearest source classes
+    "mixed": lambda task: _borrowed(task, ClassMatching.nearest(task.few, task.source, 2)),
     "calibrated": _calibrated,
     "final": _final,
     "source": _source,
-    "source + borrowed": _source_and_borrowed,
+    "source + borrowed": lambda task: half_and_half(_source(task), _borrowed(task)),
 }
 _USES_SOURCE_CLASSES = ("source", "source + borrowed")
 # for each method, whether held-out samples were classified correctly
@@ -180,10 +161,9 @@ def choose(task: Task, among: Collection[str]) -> Choice:
     if correct:  # other classes than the target's: only a clear answer counts
         return _best(correct, "samples of source classes in the role of the target", 3)
     reason = (
-        f"{first}: with one sample of a class none can be held out, and there are not four source "
-        "classes that could stand for the target"
+        "with one sample of a class none can be held out, and there are not four source classes"
     )
-    return Choice(first, {}, 0, reason)
+    return Choice(first, {}, 0, f"{first}: {reason} that could stand for the target")
 
 
 def _recognizes(task: Task) -> bool:
@@ -200,7 +180,7 @@ def _best(correct: Correct, where: str, error_scale: float = 1) -> Choice:
     accuracies = {method: float(np.mean(correct[method])) for method in methods}
     best = methods[0]
     for method in sorted(methods[1:], key=lambda method: -accuracies[method]):
-        gain = np.asarray(correct[method], dtype=float) - np.asarray(correct[best], dtype=float)
+        gain = np.subtract(correct[method], correct[best], dtype=float)
         error = error_scale * gain.std() / np.sqrt(len(gain))
         # posterior mean of a gain with prior N(−g, g²), observed with this error, is above 0
         if gain.mean() > min(error**2 / _PRIOR_GAIN, _CLEAR * error):
@@ -211,12 +191,9 @@ def _best(correct: Correct, where: str, error_scale: float = 1) -> Choice:
 
 
 def _on_folds(task: Task, methods: list[str]) -> Correct:
-    y = task.few.y
     n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
-    folds = torch.empty_like(y)
-    for code in y.unique().tolist():  # each class spread evenly over the folds
-        rows = (y == code).nonzero()[:, 0]
-        folds[rows] = torch.arange(len(rows), device=y.device) % n_folds
+    members = torch.nn.functional.one_hot(task.few.y)  # each class is spread evenly over the folds
+    folds = ((members.cumsum(dim=0) - 1) * members).sum(dim=1) % n_folds
     correct: Correct = {method: [] for method in methods}
     for fold in range(n_folds):
         fold_task = replace(task, few=task.few.subset(folds != fold))

@@ -12,21 +12,22 @@ import torch
 from advect._util.checks import check_count, check_known, check_number
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
-from advect.apps.calibration import Calibration, calibrated
 from advect.apps.label_methods import (
     METHODS,
+    Calibration,
     Candidate,
     Comparison,
     KnownLabels,
     LabelMethod,
     Points,
     all_scores,
+    calibrated,
     choose_method,
     embeddings_to_compare,
     held_out_scores,
     part_to_compare,
 )
-from advect.apps.training import sample_figures
+from advect.apps.training import joined, renamed, sample_figures
 from advect.classes.borrowing import check_one_space
 from advect.classes.embedding import Embedded
 from advect.classes.pseudo import one_hot
@@ -74,18 +75,16 @@ class LabeledPool(Result):
         }
 
     def _tables(self) -> list[Table]:
-        codes, confidence = self.dataset.y.cpu().numpy(), self.confidence
-        rows = []
+        rows, codes = [], self.dataset.y.cpu().numpy()
         for code, name in enumerate(self.dataset.classes):
             members = codes == code
-            mean = float(confidence[members].mean()) if members.any() else None
+            mean = float(self.confidence[members].mean()) if members.any() else None
             rows.append([str(name), int(members.sum()), int((members & self.known).sum()), mean])
         tables = [Table("Classes", ("class", "samples", "known", "mean confidence"), rows)]
-        if self.compared:
-            compared = [[str(c.method), c.accuracy, c.log_likelihood] for c in self.compared]
-            columns = ("method", "accuracy", "mean log-likelihood")
-            tables.append(Table("Methods on held-out labels", columns, compared))
-        return tables
+        compared = [[str(c.method), c.accuracy, c.log_likelihood] for c in self.compared]
+        columns = ("method", "accuracy", "mean log-likelihood")
+        tables.append(Table("Methods on held-out labels", columns, compared))
+        return tables if compared else tables[:1]
 
     def figures(self) -> dict[str, Any]:
         unsure = self.dataset.subset(torch.as_tensor(self.unsure(10)))
@@ -199,8 +198,8 @@ def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDatase
         require_classes(check_dataset(name, data), "label")
     check_one_space("pool", pool, parts[-1])
     if bool(pool.labeled.all()):
-        what, remedy = "nothing to label in the pool", "Pass ad.LabeledDataset(pool.samples)."
-        raise InputError(what, f"{len(pool)} labels", remedy)
+        remedy = "Pass ad.LabeledDataset(pool.samples)."
+        raise InputError("nothing to label in the pool", f"{len(pool)} labels", remedy)
     names = dict.fromkeys(
         name for part in reversed(parts) for name, count in part.counts.items() if count
     )
@@ -208,17 +207,7 @@ def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDatase
         got = ", ".join(map(repr, names)) or "none"
         remedy = "Label a few samples of each class; ad.pseudo_labels needs no labels."
         raise InputError("labels of at least two classes are needed", got, remedy)
-    positions = {name: position for position, name in enumerate(names)}
-    codes = [-1 if name is None else positions[name] for part in parts for name in part.labels]
-    x = torch.cat([part.x.to(pool.x) for part in parts])
-    return pool.replace(
-        x=x,
-        y=torch.tensor(codes, device=x.device),
-        classes=tuple(names),
-        weights=torch.full((len(x),), 1 / len(x), dtype=pool.weights.dtype, device=x.device),
-        law=None,
-        law_index=None,
-    )
+    return joined([renamed(part, {name: name for name in names}, tuple(names)) for part in parts])
 
 
 def _notes(

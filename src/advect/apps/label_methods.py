@@ -3,12 +3,17 @@
 A method gives scores of samples from known labels. The choice uses scores of held-out labels alone, one
 question after the other: the embedding and the method, how far labels spread, the number of neighbours,
 and whether the graph is refined.
+
+Probabilities are calibrated by one temperature, fitted on held-out labels (Guo et al. 2017). Its
+logarithm has a normal prior, which decides alone where no label can be held out.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from advect.apps.calibration import log_likelihoods
 from advect.classes.clustering import neighbor_graph, of_order_one
 from advect.classes.embedding import points_of
 from advect.classes.pseudo import one_hot, spread
@@ -36,6 +40,8 @@ _NEIGHBORS = (10, 5)
 _MAX_COMPARED = 4000  # samples of a larger pool that methods are compared on
 _MAX_REFINED = 10_000  # samples above which a graph for each fold takes too long
 _MIN_SIDE = 8  # of images whose gradients are informative
+_MIN_SCORE, _MIN_PROBABILITY = 1e-9, 1e-3  # shares of the uniform law: no class is impossible
+_PRIOR_DEVIATION, _RANGE = 0.7, (-3.0, 3.0)  # of the logarithm of the temperature
 
 
 @dataclass(frozen=True)
@@ -229,20 +235,17 @@ def embeddings_to_compare(data: LabeledDataset, embedding: Any) -> dict[str, Any
     """Embeddings by name; the first is used where there is nothing to choose by."""
     if embedding is None:
         return {"features": None}
-    if not (isinstance(embedding, str) and embedding == "auto"):
-        return {_embedding_name(embedding): embedding}
+    if embedding != "auto":
+        with suppress(TypeError, ValueError):
+            return {f"principal components ({embedding:g})": embedding}
+        with suppress(TypeError):
+            return {Path(embedding).name: embedding}
+        return {type(embedding).__name__: embedding}
     image = layout(data.sample_shape)
     if image is not None and min(image[1:]) >= _MIN_SIDE:
         return {"gradients": "gradients", "principal components": "auto"}
     both = {"features": None, "standardized columns": "standardized"}
     return both if data.columns is None else dict(reversed(both.items()))
-
-
-def _embedding_name(embedding: Any) -> str:
-    if isinstance(embedding, (int, float)):
-        return f"principal components ({embedding:g})"
-    named = isinstance(embedding, (str, Path))
-    return Path(embedding).name if named else type(embedding).__name__
 
 
 def part_to_compare(data: LabeledDataset, known: KnownLabels) -> tuple[LabeledDataset, KnownLabels]:
@@ -254,3 +257,68 @@ def part_to_compare(data: LabeledDataset, known: KnownLabels) -> tuple[LabeledDa
     drawn = np.random.default_rng(known.seed).choice(rest, size, replace=False)
     rows = np.sort(np.concatenate([labeled, drawn]))
     return data.subset(rows), KnownLabels(known.codes[rows], known.k, known.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The temperature (scores p become p^(1/temperature)), and on held-out labels, if any, the accuracy
+    with its 95 % interval (Wilson).
+    """
+
+    temperature: float
+    n_held_out: int = 0
+    accuracy: float | None = None
+    interval: tuple[float, float] | None = None
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """Probabilities (n, k) of scores whose rows sum to one."""
+        return _scaled(scores, self.temperature)
+
+
+def calibrated(scores: np.ndarray, codes: np.ndarray, prior: float = 1.0) -> Calibration:
+    """Fit the temperature of scores (m, k) to true class positions (m,); ``prior`` is the expected
+    temperature.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+        >>> found = calibrated(scores, np.array([0, 0, 1, 1]))
+        >>> found.accuracy, [round(end, 2) for end in found.interval]
+        (0.75, [0.3, 0.95])
+    """
+    n = len(codes)
+    if not n:
+        return Calibration(prior)
+    right = int((scores.argmax(axis=1) == codes).sum())  # a temperature does not change the order
+    return Calibration(_fitted(scores, codes, prior), n, right / n, wilson(right, n))
+
+
+def log_likelihoods(scores: np.ndarray, codes: np.ndarray, prior: float = 1.0) -> np.ndarray:
+    """Log probabilities of the true classes at the fitted temperature, (m,)."""
+    probabilities = _scaled(scores, _fitted(scores, codes, prior))
+    return np.log(probabilities[np.arange(len(codes)), codes])
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """95 % interval of a share of ``right`` among n (Wilson)."""
+    from scipy.stats import binomtest
+
+    interval = binomtest(right, n).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def _fitted(scores: np.ndarray, codes: np.ndarray, prior: float) -> float:
+    from scipy.optimize import minimize_scalar
+
+    def loss(log_temperature: float) -> float:
+        probabilities = _scaled(scores, math.exp(log_temperature))
+        penalty = ((log_temperature - math.log(prior)) / _PRIOR_DEVIATION) ** 2 / 2
+        return penalty - float(np.log(probabilities[np.arange(len(codes)), codes]).sum())
+
+    return math.exp(minimize_scalar(loss, bounds=_RANGE, method="bounded").x)
+
+
+def _scaled(scores: np.ndarray, temperature: float) -> np.ndarray:
+    logs = np.log(scores + _MIN_SCORE) / temperature
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    sums = powers.sum(axis=1, keepdims=True)
+    return (1 - _MIN_PROBABILITY) * powers / sums + _MIN_PROBABILITY / scores.shape[1]

@@ -1,12 +1,18 @@
 """Models as black boxes: asked in batches, never differentiated; and models split after a layer.
 
 Torch modules, scikit-learn estimators and plain functions all answer through ``query``.
+
+For data without labels, three can stand in: clusters of the samples, clusters of the model's features,
+and the model's answers. Cohen's κ of the answers and the clusters tells whether the model knows the
+data; it is 0 for chance. Above 0.6, "substantial" in the words of Landis and Koch (1977), its features
+or answers are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,13 +20,23 @@ import torch
 from torch import Tensor, nn
 
 from advect._util.checks import check_known
-from advect.classes.matching import codes_of
+from advect.classes.matching import ClassMatching, codes_of
+from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
 
 _BATCH = 1024
 _MAX_CHANNELS = 4  # of an image
 _REMEDY = "Use the features as data, and the rest of the model as the model."
+CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
+_MIN_AGREEMENT = 0.6  # κ from which a model is said to know the data
+_ADVICE = {
+    CLUSTERS: "Flow by clusters of the samples: the model does not know such data. Without labels "
+    "nothing can tell whether a cluster is what the model calls it",
+    FEATURE_CLUSTERS: "Flow by clusters of the model's features: it knows such data",
+    ANSWERS: "Do not flow: ask the model directly, which knows such data",
+}
 
 
 def query(model: Any, samples: Tensor) -> np.ndarray:
@@ -58,12 +74,13 @@ def _callable(model: Any) -> Callable[[Tensor], Any]:
     if isinstance(model, nn.Module):
         return lambda part: _call_module(model, part)
     for name in ("predict_proba", "predict"):
-        if callable(getattr(model, name, None)):
-            return lambda part: getattr(model, name)(part.reshape(len(part), -1).cpu().numpy())
-    if callable(model):
-        return model
-    remedy = "Pass a function, a torch module or an estimator."
-    raise InputError("a model must be callable", type(model).__name__, remedy)
+        with suppress(AttributeError):
+            method = getattr(model, name)
+            return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
+    if not callable(model):
+        remedy = "Pass a function, a torch module or an estimator."
+        raise InputError("a model must be callable", type(model).__name__, remedy)
+    return model
 
 
 def _call_module(module: nn.Module, part: Tensor) -> Tensor:
@@ -159,10 +176,13 @@ def split_model(model: Any, features: str | None = None) -> SplitModel:
     """
     if features is None:
         return SplitModel(None, model)
-    if not isinstance(model, nn.Module):
+    try:
+        layers = [name for name, _ in model.named_modules() if name]
+    except AttributeError:
         got = f"{features!r} of {type(model).__name__}"
-        raise InputError("features must be the name of a layer of a torch module", got, _REMEDY)
-    check_known("layer", features, [name for name, _ in model.named_modules() if name])
+        what = "features must be the name of a layer of a torch module"
+        raise InputError(what, got, _REMEDY) from None
+    check_known("layer", features, layers)
     body, rest = _cut(model, features.split("."))
     if not rest:
         what, got = "a layer must follow the features", f"{features!r}, the last layer"
@@ -180,3 +200,69 @@ def _cut(module: nn.Module, path: list[str]) -> tuple[list[nn.Module], list[nn.M
         return layers[: position + 1], layers[position + 1 :]
     body, rest = _cut(layers[position], path[1:])
     return [*layers[:position], *body], [*rest, *layers[position + 1 :]]
+
+
+@dataclass(frozen=True, eq=False)
+class Labeling:
+    """The labels that stand in, and why.
+
+    Attributes:
+        kind: ``"clusters"`` (of the samples), ``"clusters of features"`` or ``"answers"``.
+        dataset: what flows, with these labels.
+        agreement: Cohen's κ of the model's answers and the clusters named by the class matching.
+    """
+
+    kind: str
+    dataset: LabeledDataset = field(repr=False)
+    agreement: float
+
+    @property
+    def advice(self) -> str:
+        """What follows for the flow."""
+        return (
+            f"{_ADVICE[self.kind]} (agreement of answers and clusters: κ = {self.agreement:.2f})."
+        )
+
+
+def choose_labeling(
+    data: LabeledDataset,
+    reference: LabeledDataset,
+    encoded: LabeledDataset,
+    encoded_reference: LabeledDataset,
+    answers: np.ndarray,
+) -> Labeling:
+    """The labels that a flow without labels goes by.
+
+    If the model knows the data: clusters of its features, or its answers where samples flow as they
+    are. Otherwise clusters of the samples. ``encoded`` is the data in the model's features, or the same
+    object without any.
+    """
+    from sklearn.metrics import cohen_kappa_score
+
+    clusters = known = pseudo_labels(data, target=reference).dataset
+    kind, y, classes = ANSWERS, answers, reference.classes
+    if encoded is not data:
+        known = clusters_from_classes(encoded, encoded_reference)
+        kind, y, classes = FEATURE_CLUSTERS, known.y, known.classes
+    matching = ClassMatching.between(known, encoded_reference)
+    positions = matching.coupling.values.argmax(axis=1)[known.y.cpu().numpy()]
+    several = len({*positions, *answers}) > 1  # κ is undefined for one class
+    kappa = float(cohen_kappa_score(positions, answers)) if several else 0.0
+    if kappa < _MIN_AGREEMENT:
+        kind, y, classes = CLUSTERS, clusters.y, clusters.classes
+    y = torch.as_tensor(y, device=encoded.x.device)
+    return Labeling(kind, encoded.replace(y=y, classes=classes, law=None, law_index=None), kappa)
+
+
+def clusters_from_classes(data: LabeledDataset, reference: LabeledDataset) -> LabeledDataset:
+    """Clusters of k-means that starts at the class means of a reference, moved to the data's mean."""
+    from sklearn.cluster import KMeans
+
+    x = data.x.double().cpu().numpy()
+    means = estimated_laws(reference.balanced()).means.double().cpu().numpy()
+    present = [code for code, count in enumerate(reference.counts.values()) if count]
+    start = means[present] - means[present].mean(axis=0) + x.mean(axis=0)
+    k = min(len(present), len(np.unique(x, axis=0)))
+    codes = renumbered(np.asarray(KMeans(k, init=start[:k]).fit(x).labels_))
+    y, classes = torch.as_tensor(codes, device=data.x.device), tuple(range(codes.max() + 1))
+    return data.replace(y=y, classes=classes, law=None, law_index=None)

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from itertools import combinations
-from operator import itemgetter
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table, plain
@@ -36,13 +33,14 @@ from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
 from advect.transport.distance import otdd
 from advect.transport.notes import Note
+from advect.transport.transport import check_dataset
 from advect.transport.variation import between_values, check_level, energy_error_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = "advect.pairwise/2"  # of stored pairs
-_HALF_INTERVAL = NormalDist().inv_cdf(0.975)  # half a 95 % interval in standard errors
+_HALF_INTERVAL = check_level(0.95)  # half a 95 % interval in standard errors
 _ROUND = 4  # pairs per worker between two writes, for backends that do not return one by one
 _MAX_NAMED = 3  # datasets that a note names
 Pair = tuple[str, str]
@@ -75,15 +73,16 @@ class Pairwise(Result):
 
     def _summary(self) -> dict[str, Any]:
         k, failed = len(self.names), len(self.errors)
-        problems = {
-            "failed pairs": failed,
-            "pairs that did not converge": int(np.triu(~self.converged, 1).sum()) - failed,
-        }
+        late = int(np.triu(~self.converged, 1).sum()) - failed
+        problems = {"failed pairs": failed, "pairs that did not converge": late}
         shown = {name: count for name, count in problems.items() if count}
         return {"datasets": k, "pairs": k * (k - 1) // 2, **shown}
 
     def _tables(self) -> list[Table]:
-        rows = [[name, *(self._cell(name, other) for other in self.names)] for name in self.names]
+        rows = [
+            [name, *map(_with_error, self.values[i], self.standard_errors[i])]
+            for i, name in enumerate(self.names)
+        ]
         caption = "± half of a 95 % interval over other draws of as many samples of each class."
         failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
         tables = [
@@ -91,10 +90,6 @@ class Pairwise(Result):
             Table("Failed pairs", ("pair", "error"), failed),
         ]
         return [table for table in tables if table.rows]
-
-    def _cell(self, one: str, other: str) -> str:
-        value, error = self[one, other], self._errors[one, other]
-        return f"{value:.4g} ± {_HALF_INTERVAL * error:.2g}" if error > 0 else f"{value:.4g}"
 
     def figures(self) -> dict[str, Any]:
         return {"Distances": import_module("advect.viz").pairwise(self)}
@@ -110,21 +105,17 @@ class Pairwise(Result):
         """The distances as a matrix with names on both sides."""
         return ClassTable(self.values, self.names, self.names)
 
-    @property
-    def _errors(self) -> ClassTable:
-        return ClassTable(self.standard_errors, self.names, self.names)
-
     def nearest(self, name: str) -> list[tuple[str, float]]:
         """The other datasets with their distances, the nearest first; without failed pairs."""
-        distances = {other: self[name, other] for other in self.names if other != name}
-        finite = [(other, value) for other, value in distances.items() if not math.isnan(value)]
-        return sorted(finite, key=itemgetter(1))
+        distances = [(other, self[name, other]) for other in self.names if other != name]
+        finite = [pair for pair in distances if not math.isnan(pair[1])]
+        return sorted(finite, key=lambda pair: pair[1])
 
     def interval(self, one: str, other: str, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the mean distance over other draws, as ``Distance.interval``."""
-        deviations, value = check_level(level), self[one, other]
-        error = energy_error_of(value, float(self._errors[one, other]))
-        return between_values(value**2, deviations * error)
+        value, errors = self[one, other], ClassTable(self.standard_errors, self.names, self.names)
+        error = energy_error_of(value, float(errors[one, other]))
+        return between_values(value**2, check_level(level) * error)
 
     def ties(self, name: str) -> list[str]:
         """The datasets whose 95 % interval overlaps that of the nearest one, which is the first."""
@@ -149,6 +140,10 @@ class Pairwise(Result):
         from pandas import DataFrame
 
         return DataFrame(self.values, index=list(self.names), columns=list(self.names))
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4g} ± {_HALF_INTERVAL * error:.2g}" if error > 0 else f"{value:.4g}"
 
 
 def pairwise(
@@ -193,14 +188,22 @@ def pairwise(
     if n_jobs is not None and (type(n_jobs) is not int or n_jobs == 0):
         remedy = "Pass a number of pairs, or -1 for every core."
         raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), remedy)
-    folder, sets = None if store is None else _make_folder(store), _read_all(datasets)
-    pairs = list(combinations(sets, 2))
+    folder = None if store is None else _make_folder(store)
+    sets = _read_all(datasets)
+    pairs, files = list(combinations(sets, 2)), {}
     settings = (cost, solver, standard_errors)
-    files = {} if folder is None else _stored_files(folder, sets, settings)
+    if folder is not None:  # named after the content of both datasets and the settings
+        contents = {name: digest(data) for name, data in sets.items()}
+        common = digest(FORMAT, *settings)
+        keys = {(a, b): digest(contents[a], contents[b], common) for a, b in pairs}
+        files = {pair: folder / f"{key}.json" for pair, key in keys.items()}
     stored = {pair: _read(path) for pair, path in files.items()}
     results = {pair: result for pair, result in stored.items() if result is not None}
-    options = (cost, solver, memory_limit, standard_errors)
-    jobs = [((a, b), (sets[a], sets[b], *options)) for a, b in pairs if (a, b) not in results]
+    jobs = [
+        (pair, sets[pair[0]], sets[pair[1]], memory_limit, settings)
+        for pair in pairs
+        if pair not in results
+    ]
     with track(len(pairs), "pairs of datasets", None if progress is True else progress) as advance:
         if results:
             advance(len(results))
@@ -210,26 +213,26 @@ def pairwise(
                 write_atomically(files[pair], json.dumps(record).encode())
             results[pair] = result
             advance(1)
-    return _collected(tuple(sets), results)
+    return _collected(tuple(sets), [results[pair] for pair in pairs])
 
 
-def _collected(names: tuple[str, ...], results: Mapping[Pair, Any]) -> Pairwise:
+def _collected(names: tuple[str, ...], results: Sequence[Mapping[str, Any]]) -> Pairwise:
+    """Symmetric matrices from the results of the pairs, in the order of their upper triangle."""
     k = len(names)
-    values, seconds, deviations = np.zeros((3, k, k))
-    converged = np.eye(k, dtype=bool)
-    for (i, a), (j, b) in combinations(enumerate(names), 2):
-        result = results[a, b].get("result", {"value": math.nan, "converged": False})
-        error = result.get("standard_error")
-        for at in ((i, j), (j, i)):
-            values[at], converged[at] = result["value"], result["converged"]
-            seconds[at] = results[a, b]["seconds"]
-            deviations[at] = math.nan if error is None else error
-    pairs = combinations(names, 2)
-    errors = {pair: results[pair]["error"] for pair in pairs if "error" in results[pair]}
-    return Pairwise(names, values, converged, seconds, errors, deviations)
+    failed = {"value": math.nan, "converged": False}
+    parts = [{"standard_error": None, **row.get("result", failed)} for row in results]
+    tables = np.zeros((4, k, k))
+    tables[1] = np.eye(k)
+    for at in (np.triu_indices(k, 1), np.triu_indices(k, 1)[::-1]):
+        for table, name in zip(tables, ("value", "converged", "standard_error"), strict=False):
+            table[at] = np.array([part[name] for part in parts], dtype=float)  # None is NaN
+        tables[3][at] = [row["seconds"] for row in results]
+    pairs = zip(combinations(names, 2), results, strict=True)
+    errors = {pair: row["error"] for pair, row in pairs if "error" in row}
+    return Pairwise(names, tables[0], tables[1] > 0, tables[3], errors, tables[2])
 
 
-def _run(jobs: Sequence[tuple[Pair, Any]], n_jobs: Any) -> Iterator[Any]:
+def _run(jobs: Sequence[tuple[Any, ...]], n_jobs: Any) -> Iterator[Any]:
     """The results of the jobs, as they come."""
     import joblib
 
@@ -237,7 +240,7 @@ def _run(jobs: Sequence[tuple[Pair, Any]], n_jobs: Any) -> Iterator[Any]:
         return
     workers = min(joblib.effective_n_jobs(n_jobs), len(jobs))
     share = min(workers, joblib.cpu_count())  # of memory and threads on one machine
-    calls = [joblib.delayed(_attempt)(pair, job, share) for pair, job in jobs]
+    calls = [joblib.delayed(_attempt)(share, *job) for job in jobs]
     options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
@@ -250,33 +253,28 @@ def _run(jobs: Sequence[tuple[Pair, Any]], n_jobs: Any) -> Iterator[Any]:
     yield from parallel(calls)
 
 
-def _attempt(pair: Pair, job: Sequence[Any], share: int) -> tuple[Pair, dict[str, Any]]:
+def _attempt(
+    share: int,
+    pair: Pair,
+    source: LabeledDataset,
+    target: LabeledDataset,
+    memory_limit: MemoryLimit,
+    settings: tuple[GroundCost, Solver, bool],
+) -> tuple[Pair, dict[str, Any]]:
     """The distance of a pair, or its error; ``share`` jobs share the memory of a machine."""
-    start = time.perf_counter()
+    start, (cost, solver, standard_errors) = time.perf_counter(), settings
     try:
-        outcome = {"result": _distance(share, *job)}
+        limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share
+        distance = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
+        names = ("value", "converged", "n_iter", "marginal_error")
+        result = {name: getattr(distance, name) for name in names} | {"standard_error": None}
+        if standard_errors and distance.converged:
+            with suppress(InputError):  # where the first order vanishes or is not known
+                result["standard_error"] = distance.standard_error()
+        outcome = {"result": plain(result)}
     except Exception as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}
     return pair, {**outcome, "seconds": time.perf_counter() - start}
-
-
-def _distance(
-    share: int,
-    source: LabeledDataset,
-    target: LabeledDataset,
-    cost: GroundCost,
-    solver: Solver,
-    memory_limit: MemoryLimit,
-    standard_errors: bool,
-) -> dict[str, Any]:
-    limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share
-    distance = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
-    names = ("value", "converged", "n_iter", "marginal_error")
-    error = None
-    if standard_errors and distance.converged:
-        with suppress(InputError):  # where the first order vanishes or is not known
-            error = distance.standard_error()
-    return plain({name: getattr(distance, name) for name in names} | {"standard_error": error})
 
 
 def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
@@ -298,20 +296,10 @@ def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
 
 
 def _read_one(name: str, data: Any) -> LabeledDataset:
-    kinds, remedy = (LabeledDataset, str, os.PathLike), "Wrap arrays as ad.LabeledDataset(x, y)."
-    check_kind(f"{name} must be a LabeledDataset or a reference", data, kinds, remedy)
-    read = data if isinstance(data, LabeledDataset) else load(data, progress=False)
-    return read.replace(x=read.x.detach()) if read.x.requires_grad else read
-
-
-def _stored_files(
-    folder: Path, sets: Mapping[str, LabeledDataset], settings: Sequence[Any]
-) -> dict[Pair, Path]:
-    """The file of each pair, named after the content of both datasets and the settings."""
-    contents = {name: digest(data) for name, data in sets.items()}
-    common = digest(FORMAT, *settings)
-    keys = {(a, b): digest(contents[a], contents[b], common) for a, b in combinations(sets, 2)}
-    return {pair: folder / f"{key}.json" for pair, key in keys.items()}
+    if isinstance(data, (str, os.PathLike)):
+        data = load(data, progress=False)
+    data = check_dataset(f"{name}, unless it is a reference,", data)
+    return data.replace(x=data.x.detach()) if data.x.requires_grad else data
 
 
 def _make_folder(store: str | os.PathLike[str]) -> Path:

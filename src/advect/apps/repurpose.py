@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -23,9 +24,16 @@ from advect._util import defaults
 from advect._util.checks import check_known
 from advect._util.progress import Progress
 from advect._util.result import Result, Table
-from advect.apps.models import SplitModel, answer_codes, query, split_model
+from advect.apps.models import (
+    ANSWERS,
+    Labeling,
+    SplitModel,
+    answer_codes,
+    choose_labeling,
+    query,
+    split_model,
+)
 from advect.apps.training import Choice, FlowOptions, sample_figures
-from advect.apps.unlabeled import ANSWERS, Labeling, choose_labeling
 from advect.classes.matching import ClassMatching
 from advect.cost import Bures
 from advect.cost.labels import LabelCost
@@ -86,11 +94,10 @@ class _Task:
     def encoded(self, samples: Any) -> Any:
         """New samples as they came, or their features where these flow."""
         check_columns(samples, self.columns)
-        if isinstance(samples, LabeledDataset):
+        with suppress(AttributeError):  # a dataset
             samples = samples.samples
         shape = tuple(getattr(samples, "shape", ()))[1:]
-        sides = [[side for side in each if side != 1] for each in (shape, self.shape)]
-        if shape != self.shape and sides[0] == sides[1]:
+        if [side for side in shape if side != 1] == [side for side in self.shape if side != 1]:
             samples = samples.reshape(len(samples), *self.shape)  # a channel axis more or less
         if self.model.body is None:
             return samples
@@ -104,9 +111,6 @@ class _Task:
         """The flow of data to the reference, and a map for other samples."""
         result = self.options.flow(data, self.reference)
         return result, self.options.map(self.posterior).fit(result)
-
-    def match(self, data: LabeledDataset) -> ClassMatching:
-        return ClassMatching.between(data, self.reference)
 
     def ask(self, samples: Any) -> np.ndarray:
         """The model's answers for samples of the flow's space."""
@@ -164,11 +168,11 @@ class Repurposed(Result):
         return [*tables, Table("Class matching", ("class of the data", "class of the model"), rows)]
 
     def figures(self) -> dict[str, Any]:
-        ends = [self.result.source, self.result.dataset]
-        samples = sample_figures("Samples before and after the flow", ends, ["before", "after"])
-        viz = import_module("advect.viz")
-        matching = {"Class matching": viz.class_table(self.matching)}
-        return samples | matching | {"Objective of the flow": viz.curves(self.result)}
+        ends, viz = [self.result.source, self.result.dataset], import_module("advect.viz")
+        return sample_figures("Samples before and after the flow", ends, ["before", "after"]) | {
+            "Class matching": viz.class_table(self.matching),
+            "Objective of the flow": viz.curves(self.result),
+        }
 
     @cached_property
     def comparison(self) -> Choice:
@@ -197,7 +201,9 @@ class Repurposed(Result):
         answers = self._task.ask(self.map.transform(encoded) if method == FLOW else encoded)
         if blind:
             return _class_names(answers, self._task.reference)
-        matching = self.matching if method == FLOW else self._task.match(self.result.source)
+        if method == FLOW:
+            return _predictions(self.matching, answers)
+        matching = ClassMatching.between(self.result.source, self._task.reference)
         return _predictions(matching, answers)
 
 
@@ -271,11 +277,11 @@ def repurpose(
     flowed = result.dataset
     if len(moving) < len(data):  # the labeled part has flowed, the map carries the rest
         x = torch.empty_like(encoded.x)
-        x[labeled] = flowed.x.to(x.dtype)
         rest: Tensor = torch.as_tensor(fitted.transform(encoded.samples[~labeled]))
-        x[~labeled] = rest.reshape(len(rest), -1).to(x)
+        x[labeled], x[~labeled] = flowed.x.to(x.dtype), rest.reshape(len(rest), -1).to(x)
         flowed = encoded.replace(x=x)
-    matching, answers = task.match(result.dataset), task.ask(flowed.samples)
+    matching = ClassMatching.between(result.dataset, encoded_reference)
+    answers = task.ask(flowed.samples)
     if labeling is None:
         predictions = _predictions(matching, answers)
         accuracy = _accuracy(predictions, data.labels)
@@ -296,12 +302,13 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Choice:
         return Choice(FLOW, {}, 0, reason)
     part, test = labeled.subset(~aside), labeled.subset(aside)
     result, fitted = task.flow(part)
-    carried = task.ask(fitted.transform(test.samples))
-    answers = {
-        FLOW: task.match(result.dataset).predict(carried, unknown=None),
-        NO_FLOW: task.match(part).predict(task.ask(test.samples), unknown=None),
-        POSTERIOR: _most_likely(fitted, test.samples),
-    }
+    answers = {POSTERIOR: _most_likely(fitted, test.samples)}
+    for method, data, samples in (
+        (FLOW, result.dataset, fitted.transform(test.samples)),
+        (NO_FLOW, part, test.samples),
+    ):
+        matching = ClassMatching.between(data, task.reference)
+        answers[method] = matching.predict(task.ask(samples), unknown=None)
     return compared(answers, test.labels)
 
 
@@ -316,8 +323,7 @@ def _class_names(answers: np.ndarray, reference: LabeledDataset) -> list[Hashabl
 
 def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:
     predictions = matching.predict(answers, unknown=None)
-    unknown = predictions.count(None)
-    if unknown:
+    if unknown := predictions.count(None):
         what = f"the prediction is None for {unknown} of {len(predictions)} samples"
         why = "the model answered with a class that has no samples in the reference; add some"
         warnings.warn(f"{what}: {why}", stacklevel=3)

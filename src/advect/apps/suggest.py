@@ -83,9 +83,8 @@ class Suggestion(Result):
 
     def flow(self, **changes: Any) -> FlowResult:
         """Run the flow; arguments of ``ad.flow`` replace what is suggested."""
-        names = ("dynamics", "integrator", "n_steps")
-        settings = {name: getattr(self, name) for name in names}
-        return flow(self.source, self.objective, **{**settings, **changes})
+        settings = {name: getattr(self, name) for name in ("dynamics", "integrator", "n_steps")}
+        return flow(self.source, self.objective, **settings | changes)
 
 
 def suggest(
@@ -118,9 +117,9 @@ def suggest(
         source, target = source.balanced(), target.balanced()
     solver, solver_advice = suggest_solver(first, last, memory_limit)
     bounds = brightness_range(*((data.sample_shape, data.x) for data in (first, last)))
-    limits = Advice("dynamics.bounds", "none", "features have no known range")
+    limits = ("none", "features have no known range")
     if bounds is not None:
-        limits = Advice(limits.option, f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")
+        limits = (f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")
     end = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
     size = "only the end is used, and a step that raises the objective is shortened"
     advice = (
@@ -129,7 +128,7 @@ def suggest(
         *solver_advice,
         Advice("n_steps", f"{_N_STEPS}", end),
         Advice("integrator.step_size", f"{_STEP_SIZE:g}", size),
-        limits,
+        Advice("dynamics.bounds", *limits),
     )
     dynamics, integrator = FeatureDriven(bounds=bounds), Euler(_STEP_SIZE)
     settings = (cost, solver, dynamics, integrator, _N_STEPS, equal_mass)
@@ -201,7 +200,11 @@ def suggest_solver(
         kind = Advice("solver", "MiniBatch", f"batches of {_BATCH} for {n} × {m} samples")
         share = Advice("solver.epsilon", "1 % of the mean cost", "for each batch")
         return MiniBatch(size=_BATCH), (kind, share)
-    x, y = (data.x[_some_rows(len(data))].double() for data in (source, target))
+    evenly = {"steps": _N_LOOKED_AT, "dtype": torch.float64}
+    x, y = (
+        data.x[torch.linspace(0, len(data) - 1, **evenly).long().unique()].double()
+        for data in (source, target)
+    )
     mean = float(squared_distances(x, y).mean()) / 2
     epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
     why = f"{_EPSILON:.0%} of the mean feature cost, {mean:.3g}, whatever the label weight"
@@ -210,12 +213,6 @@ def suggest_solver(
         epsilon = Relative(defaults.LOOK.epsilon)
         share = Advice("solver.epsilon", "1 % of the mean cost", "all features are equal")
     need, room = 6 * n * m * source.x.element_size(), as_bytes(memory_limit)
-    why = f"{n} × {m} samples fit into memory"
-    if need > room:
-        why = f"in blocks: {n} × {m} samples need {readable(need)}, more than {readable(room)}"
+    blocks = f"in blocks: {n} × {m} samples need {readable(need)}, more than {readable(room)}"
+    why = blocks if need > room else f"{n} × {m} samples fit into memory"
     return Sinkhorn(epsilon, tol=defaults.LOOK.tol), (Advice("solver", "Sinkhorn", why), share)
-
-
-def _some_rows(count: int) -> torch.Tensor:
-    """Evenly spaced rows."""
-    return torch.linspace(0, count - 1, _N_LOOKED_AT, dtype=torch.float64).long().unique()

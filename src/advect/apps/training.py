@@ -7,7 +7,7 @@ Where ``fit`` takes ``sample_weight``, samples count by their weights.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -51,10 +51,9 @@ class Logistic:
 
         rows, codes = _rows(x), y.cpu().numpy()
         self.centre, self.unit = rows.mean(axis=0), float(rows.std()) or 1.0
-        weights = np.ones(len(rows))
-        if sample_weight is not None:
-            weights = sample_weight.cpu().double().numpy()
-            weights = weights * (weights.sum() / np.square(weights).sum())
+        given = torch.ones(len(rows)) if sample_weight is None else sample_weight
+        weights = given.cpu().double().numpy()
+        weights = weights * (weights.sum() / np.square(weights).sum())
         several = len(np.unique(codes)) > 1
         self.model = LogisticRegression(max_iter=500) if several else DummyClassifier()
         self.model.fit((rows - self.centre) / self.unit, codes, sample_weight=weights)
@@ -116,15 +115,22 @@ def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
     )
 
 
+def renamed(
+    data: LabeledDataset, names: Mapping[Hashable, Hashable], classes: tuple[Hashable, ...]
+) -> LabeledDataset:
+    """Data under other classes; samples of classes without a new name lose their labels."""
+    codes = [classes.index(names[name]) if name in names else -1 for name in data.classes]
+    y = torch.tensor([*codes, -1], device=data.y.device)[data.y]  # −1, a missing label, stays −1
+    return data.replace(y=y, classes=classes, law=None, law_index=None)
+
+
 def half_and_half(few: LabeledDataset, others: LabeledDataset | None) -> LabeledDataset:
     """Both datasets as one, each with half of the mass."""
     if others is None or not bool(others.labeled.any()):
         return few
     data = joined([few, others.subset(others.labeled)])
-    weights = data.weights.clone()
-    for part in (slice(len(few)), slice(len(few), None)):
-        weights[part] *= 0.5 / weights[part].sum()
-    return data.replace(weights=weights)
+    parts = data.weights.split([len(few), len(data) - len(few)])
+    return data.replace(weights=torch.cat([part * (0.5 / part.sum()) for part in parts]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +213,9 @@ class FlowOptions:
 
 def sample_figures(title: str, frames: Sequence[LabeledDataset], names: Sequence[str]) -> Any:
     """A figure of some samples by its title: images in rows, points of the plane in panels."""
+    is_image = layout(frames[0].sample_shape) is not None
+    if not is_image and frames[0].dim != 2:
+        return {}
     viz = import_module("advect.viz")
-    if layout(frames[0].sample_shape) is not None:
-        return {title: viz.image_grid(list(frames), titles=list(names))}
-    if frames[0].dim == 2:
-        return {title: viz.particles(list(frames), titles=list(names))}
-    return {}
+    draw = viz.image_grid if is_image else viz.particles
+    return {title: draw(list(frames), titles=list(names))}

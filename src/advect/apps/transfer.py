@@ -18,7 +18,7 @@ from advect._util import defaults
 from advect._util.checks import check_count, check_known, one_or_more
 from advect._util.progress import Progress
 from advect._util.result import Result, Table
-from advect.apps.few_shot import METHODS, Task, choose, renamed
+from advect.apps.few_shot import METHODS, Task, choose
 from advect.apps.training import (
     Choice,
     Classifier,
@@ -26,6 +26,7 @@ from advect.apps.training import (
     Logistic,
     half_and_half,
     joined,
+    renamed,
     sample_figures,
 )
 from advect.classes.borrowing import check_one_space
@@ -83,10 +84,8 @@ class Transferred(Result):
         return {"method": self.choice.method, **counts, "added samples": added, **purity}
 
     def _tables(self) -> list[Table]:
-        rows = [
-            [str(name), self.few.counts[name], self.recommended.counts[name]]
-            for name in self.few.classes
-        ]
+        after = self.recommended.counts
+        rows = [[str(name), count, after[name]] for name, count in self.few.counts.items()]
         counts = Table("Samples of each class", ("class", "few", "recommended"), rows)
         return [*self.choice._tables(), counts]
 
@@ -112,11 +111,11 @@ class Transferred(Result):
     def final(self) -> LabeledDataset:
         """The source at the end of the flow."""
         final = self.relabeled(self.result.dataset)
-        purity = _purity(final, self.few)
-        if purity < _MIN_PURITY:
+        if (purity := _purity(final, self.few)) < _MIN_PURITY:
             what = f"{1 - purity:.0%} of the flowed samples are nearest to one of another class"
-            weight = f"{self.options.label_weight:g}"
-            remedy = f"Raise label_weight (now {weight}), or pass label=ad.Bures()."
+            remedy = (
+                f"Raise label_weight (now {self.options.label_weight:g}), or pass label=ad.Bures()."
+            )
             warnings.warn(f"classes have mixed: {what}. {remedy}", stacklevel=3)
         return final
 
@@ -128,11 +127,9 @@ class Transferred(Result):
     @cached_property
     def path(self) -> LabeledDataset:
         """The recorded states of the flow after the first, joined: z_1 … z_T of the paper."""
-        result = self.result
-        frames = [frame.dataset for frame in result.trajectory if frame.index > 0]
-        if result.trajectory[-1].index != result.n_steps:
-            frames.append(result.dataset)
-        return joined([self.relabeled(frame) for frame in frames])
+        frames = {frame.index: frame.dataset for frame in self.result.trajectory if frame.index > 0}
+        frames |= {self.result.n_steps: self.result.dataset}
+        return joined([self.relabeled(frame) for frame in frames.values()])
 
     @cached_property
     def map(self) -> Map:

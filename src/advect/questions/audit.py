@@ -96,10 +96,10 @@ def audit(
         True
         >>> clean = result.data.without(result.suspects)
     """
-    _check(data, reference)
-    seed = check_count("seed", seed, least=0)
-    names = class_names(data, *([] if reference is None else [reference]))
-    sides = _sides([data] if reference is None else [data, reference], names, embedding, seed)
+    sets = [data] if reference is None else [data, reference]
+    _check(sets)
+    names = class_names(*sets)
+    sides = _sides(sets, names, embedding, check_count("seed", seed, least=0))
     side, trusted = sides[0], sides[-1]
     transports, votes, fits = [], [], []
     with track(len(sides), "auditing", progress) as advance:
@@ -119,13 +119,13 @@ def audit(
         gap[is_missing.numpy()] = np.inf
     disagreement = (1 - _label_shares(shares, side)).clamp(0, 1).numpy()
     # undefined if the class has no other sample, or is not in the reference
-    least = 1 if reference is None else 0
-    disagreement[(trusted.counts <= least)[side.codes.clamp_min(0)].numpy()] = np.nan
+    unchecked = trusted.counts <= (1 if reference is None else 0)
+    disagreement[unchecked[side.codes.clamp_min(0)].numpy()] = np.nan
     best = shares.nan_to_num(-1).argmax(dim=1)
     has_votes = ~shares.isnan().all(dim=1)
     usual = _usual_shares(votes[-1][0], trusted)
     support = shares.gather(1, best[:, None])[:, 0] / usual[best].clamp_min(1e-6)
-    twin, distance = transports[0].nearest()
+    twin, twin_distance = transports[0].nearest()
     transports += [transport for fit in fits for transport in fit.transports.values()]
     return Audit(
         data=data,
@@ -138,8 +138,8 @@ def audit(
         support=support.numpy(),
         confused_with=torch.where(has_votes & (best != side.codes), voters, -1).numpy(),
         misfit=misfit,
-        twin=twin.numpy(),
-        twin_distance=distance.numpy() / _typical_distance(distance.numpy()),
+        twin=twin,
+        twin_distance=twin_distance,
         gap=gap,
         settings={
             "embedding": embedding if isinstance(embedding, str) else type(embedding).__name__,
@@ -204,21 +204,24 @@ class SelfTransport:
         return _EPSILON * self.typical
 
     def rows(self, points: Tensor | None = None) -> PlanRows:
-        """Blocks of normalized plan rows, and potentials, of new points; None: of the points
-        themselves, each without itself.
-        """
+        """Blocks of normalized plan rows, and potentials, of new points or of the points themselves."""
         cost = self._cost(points)
         for block in cost.blocks():
             scores = self.mass.log() + (self.potential - cost.rows(block)) / self.epsilon
             yield torch.softmax(scores, dim=1), -self.epsilon * scores.logsumexp(dim=1)
 
-    def nearest(self) -> tuple[Tensor, Tensor]:
-        """Position and distance of the nearest other point."""
+    def nearest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position of the nearest other point, and its distance relative to the median of such
+        distances, or to the mean of the positive ones if the median is zero.
+        """
         if len(self.points) == 1:
-            return torch.zeros(1, dtype=torch.long), torch.full((1,), torch.inf).to(self.points)
+            return np.zeros(1, dtype=np.int64), np.full(1, np.inf)
         cost = replace(self, max_cost=math.inf)._cost()
         rows = torch.cat([cost.rows(block).argmin(dim=1) for block in cost.blocks()])
-        return rows, torch.linalg.vector_norm(self.points - self.points[rows], dim=1)
+        distance = torch.linalg.vector_norm(self.points - self.points[rows], dim=1).numpy()
+        positive = distance[distance > 0]
+        typical = np.median(distance) or (positive.mean() if len(positive) else 1.0)
+        return rows.numpy(), distance / typical
 
     def _cost(self, points: Tensor | None = None) -> Cost:
         """½ ‖x − x'‖², cut; for the points themselves without pairs of a point and itself."""
@@ -288,23 +291,21 @@ class ClassFits:
     @classmethod
     def of(cls, side: Side) -> ClassFits:
         transports = {}
-        for code in range(side.k):
+        for code in torch.nonzero(side.counts > 1)[:, 0].tolist():
             rows = side.codes == code
-            mass = side.mass[rows]
-            if len(mass) > 1:
-                mass = mass / mass.sum() if mass.sum() > 0 else torch.full_like(mass, 1 / len(mass))
-                transports[code] = SelfTransport.solve(side.whitened[rows], mass)
+            mass = side.mass[rows] if side.mass[rows].sum() > 0 else rows[rows].double()
+            transports[code] = SelfTransport.solve(side.whitened[rows], mass / mass.sum())
         lengths = {code: _length(fit.potential) for code, fit in transports.items()}
         return cls(transports, lengths, _spreads(lengths, transports))
 
     def lengths_of(self, side: Side) -> Lengths:
         """Lengths of new samples, by class."""
-        lengths = {}
-        for code, transport in self.transports.items():
-            if len(points := side.whitened[side.codes == code]):
-                potentials = [potential for _, potential in transport.rows(points)]
-                lengths[code] = _length(torch.cat(potentials))
-        return lengths
+        points = {code: side.whitened[side.codes == code] for code in self.transports}
+        return {
+            code: _length(torch.cat([h for _, h in self.transports[code].rows(rows)]))
+            for code, rows in points.items()
+            if len(rows)
+        }
 
     def spreads_of(self, lengths: Lengths) -> dict[int, tuple[float, float]]:
         """Median and deviation of new samples, and of the fitted ones where there are few."""
@@ -321,9 +322,9 @@ def _standardized(
 ) -> np.ndarray:
     """(length − median) / deviation of each sample; NaN for classes without lengths."""
     scores = np.full(len(side.codes), np.nan)
-    for code, each in lengths.items():
-        median, deviation = spreads[code]
-        scores[(side.codes == code).numpy()] = (each - median) / deviation
+    for code, (median, deviation) in spreads.items():
+        if code in lengths:
+            scores[(side.codes == code).numpy()] = (lengths[code] - median) / deviation
     return scores
 
 
@@ -344,37 +345,34 @@ def _spreads(
     return spreads
 
 
-def _check(data: LabeledDataset, reference: LabeledDataset | None) -> None:
-    for name, each in (("data", data), ("reference", data if reference is None else reference)):
+def _check(sets: list[LabeledDataset]) -> None:
+    for name, each in zip(("data", "reference"), sets, strict=False):
         require_classes(check_dataset(name, each), "an audit")
         if not bool(each.labeled.any()):
             remedy = "Pass labels; ad.pseudo_labels computes some by clustering."
             raise InputError(f"{name} must have labels", f"{len(each)} without", remedy)
-    if reference is not None:
-        check_features(data, reference)
-    elif len(data) < 2:
-        what = "an audit needs at least two samples"
-        raise InputError(what, f"{len(data)} sample", "Add samples, or pass a reference.")
+    check_features(sets[0], sets[-1])
+    if sum(map(len, sets)) < 2:
+        remedy = "Add samples, or pass a reference."
+        raise InputError("an audit needs at least two samples", "1 sample", remedy)
 
 
 def _sides(
     sets: list[LabeledDataset], names: tuple[Hashable, ...], embedding: Embedded, seed: int
 ) -> list[Side]:
     """The datasets as points of one space."""
-    joined = joined_features(*sets)
-    is_auto = isinstance(embedding, str) and embedding == "auto"
+    joined, is_auto = joined_features(*sets), embedding == "auto"
     rows = points_of(joined, None if is_auto else embedding, seed)
-    is_table = is_auto and layout(joined.sample_shape) is None
-    rows = of_order_one(_scaled_columns(rows) if is_table else rows)
-    points = torch.from_numpy(np.ascontiguousarray(rows))
+    if is_auto and layout(joined.sample_shape) is None:
+        rows = _scaled_columns(rows)
+    points = torch.from_numpy(np.ascontiguousarray(of_order_one(rows)))
     if points.shape[1] > len(points):  # as few coordinates as the points need
         centred = points - points.mean(dim=0)
         points = centred @ principal_axes([centred])[1].T
     codes = torch.from_numpy(np.concatenate([class_codes(data, names) for data in sets]))
     masses = torch.cat([data.weights.detach().cpu().double() for data in sets])
     columns = points, points @ _whitening(points, codes, len(names)), codes, masses
-    sizes = [len(data) for data in sets]
-    parts = [column.split(sizes) for column in columns]
+    parts = [column.split([len(data) for data in sets]) for column in columns]
     return [Side(x, white, y, mass, len(names)) for x, white, y, mass in zip(*parts, strict=True)]
 
 
@@ -392,17 +390,9 @@ def _whitening(points: Tensor, codes: Tensor, k: int) -> Tensor:
     """Inverse root of the covariance within classes, shrunk towards the identity."""
     classes = [points[codes == code] for code in range(k)]
     parts = [part - part.median(dim=0).values for part in classes if len(part) > 1]
-    deviations = torch.cat(parts) if parts else points.new_zeros(1, points.shape[1])
+    deviations = torch.cat([*parts, points.new_zeros(0 if parts else 1, points.shape[1])])
     values, vectors = torch.linalg.eigh(deviations.T @ deviations / len(deviations))
     values = values.clamp_min(0)
-    mean = float(values.mean())
-    if mean <= 0:  # each class is one point
+    if (mean := float(values.mean())) <= 0:  # each class is one point
         return torch.eye(points.shape[1], dtype=points.dtype)
     return vectors / ((1 - _SHRINKAGE) * values + _SHRINKAGE * mean).sqrt()
-
-
-def _typical_distance(nearest: np.ndarray) -> float:
-    """Median distance to the nearest sample; if it is zero, the mean of the positive ones."""
-    positive = nearest[np.isfinite(nearest) & (nearest > 0)]
-    median = float(np.median(nearest))
-    return median if 0 < median < np.inf else float(positive.mean()) if len(positive) else 1.0

@@ -58,11 +58,9 @@ class Audit(Result):
     @property
     def wrong(self) -> np.ndarray:
         """Positions of samples with a doubtful label, the most doubtful first."""
-        differs = np.array(
-            [a != b for a, b in zip(self.data.labels, self.proposed, strict=True)], dtype=bool
-        )
+        pairs = zip(self.data.labels, self.proposed, strict=True)
         doubtful = (self.disagreement > MIN_DISAGREEMENT) & (self.support >= MIN_SUPPORT)
-        return _sorted_rows(self.disagreement, doubtful & differs)
+        return _sorted_rows(self.disagreement, doubtful & [a != b for a, b in pairs])
 
     @property
     def odd(self) -> np.ndarray:
@@ -78,8 +76,7 @@ class Audit(Result):
         near, n = np.flatnonzero(self.twin_distance < MAX_TWIN_DISTANCE), len(self.data)
         links = coo_array((np.ones(len(near)), (near, self.twin[near])), shape=(n, n))
         groups = connected_components(links, directed=False)[1]
-        first = np.unique(groups, return_index=True)[1]
-        return np.setdiff1d(np.arange(n), first)
+        return np.setdiff1d(np.arange(n), np.unique(groups, return_index=True)[1])
 
     @property
     def suspicion(self) -> np.ndarray:
@@ -119,47 +116,32 @@ class Audit(Result):
         """
         import pandas as pd
 
-        frame = pd.DataFrame(
-            {
-                "row": range(len(self.data)),
-                "label": pd.Series(self.data.labels, dtype=object),
-                "suspect": "",
-                "disagreement": self.disagreement,
-                "proposed": pd.Series(self.proposed, dtype=object),
-                "support": self.support,
-                "confused_with": self.confused_with,
-                "misfit": self.misfit,
-                "twin": self.twin,
-                "twin_distance": self.twin_distance,
-            }
+        labels, proposed = (
+            pd.Series(part, dtype=object) for part in (self.data.labels, self.proposed)
         )
+        frame = pd.DataFrame({"row": range(len(self.data)), "label": labels, "suspect": ""})
+        frame["disagreement"], frame["proposed"] = self.disagreement, proposed
+        for name in ("support", "confused_with", "misfit", "twin", "twin_distance"):
+            frame[name] = getattr(self, name)
         for name, rows in (("wrong", self.wrong), ("odd", self.odd), ("copy", self.copies)):
             frame.loc[rows, "suspect"] += f"+{name}"
         frame["suspect"] = frame["suspect"].str.removeprefix("+")
         return frame
 
     def figures(self) -> dict[str, Any]:
-        others = self.data if self.reference is None else self.reference
-        nearest = ("sample", "nearest sample")
-        pairs = {
-            "Labels in doubt": (self.wrong, others, self.confused_with, ("sample", "resembles")),
-            "Outliers": (self.odd, self.data, self.twin, nearest),
-            "Copies": (self.copies, self.data, self.twin, nearest),
-        }
-        figures = {
-            name: image_pairs(self.data, rows, side, partners[rows], titles)
-            for name, (rows, side, partners, titles) in pairs.items()
-        }
-        return {name: figure for name, figure in figures.items() if figure is not None}
+        others, figures = self.data if self.reference is None else self.reference, {}
+        for title, rows, side, partners, text in (
+            ("Labels in doubt", self.wrong, others, self.confused_with, "resembles"),
+            ("Outliers", self.odd, self.data, self.twin, "nearest sample"),
+            ("Copies", self.copies, self.data, self.twin, "nearest sample"),
+        ):
+            figures |= image_pairs(title, self.data, rows, side, partners[rows], ("sample", text))
+        return figures
 
     def _summary(self) -> dict[str, Any]:
-        counts = {
-            "samples": len(self.data),
-            "labels in doubt": len(self.wrong),
-            "outliers": len(self.odd),
-            "copies": len(self.copies),
-        }
-        return counts if self.reference is None else {**counts, "missing": len(self.missing)}
+        rows = {"labels in doubt": self.wrong, "outliers": self.odd, "copies": self.copies}
+        rows |= {} if self.reference is None else {"missing": self.missing}
+        return {"samples": len(self.data), **{name: len(which) for name, which in rows.items()}}
 
     def _tables(self) -> list[Table]:
         columns = ["row", "label", "suspect", "proposed", "disagreement", "misfit", "twin"]

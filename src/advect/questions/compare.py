@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +40,15 @@ from advect.questions.compare_result import (
     mean,
     with_mean,
 )
-from advect.questions.shared import check_level, class_codes
+from advect.questions.shared import (
+    Points,
+    check_level,
+    class_codes,
+    distances,
+    half_of_each,
+    nearest,
+    weighted_quantile,
+)
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
@@ -110,14 +118,11 @@ def compare(
         advance(1)
         draws = _class_columns(fake, true, max_samples, repeats, rng, advance)
         for _ in range(repeats):
-            s, r, order = (rng.permutation(len(side.codes)) for side in (fake, true, true))
-            halves = order[:size], order[size : 2 * size]
-            pair = fake.data.subset(s[:size]), true.data.subset(r[:size])
-            joint.append(_joint(*pair, fitted))
-            advance(1)
-            first, second = (true.data.subset(half) for half in halves)
-            split.append(_joint(first, second, fitted))
-            advance(1)
+            rows = _drawn_halves(fake, true, size, rng)
+            for results, one, which in ((joint, fake, rows[:2]), (split, true, rows[2:])):
+                pair = one.data.subset(which[0]), true.data.subset(which[1])
+                results.append(_joint(*pair, fitted))
+                advance(1)
     couplings = [np.array([coupling for _, coupling, _ in part]) for part in (joint, split)]
     confusion = [1 - np.diagonal(part, axis1=1, axis2=2) for part in couplings]
     sizes = np.minimum(fake.counts, true.counts) / 2
@@ -150,16 +155,6 @@ def compare(
             "features": type(ground.feature_cost).__name__,
         },
     )
-
-
-class Points(NamedTuple):
-    """Points (n, d) float64, and their weights."""
-
-    values: np.ndarray
-    weights: np.ndarray
-
-    def take(self, index: np.ndarray) -> Points:
-        return Points(self.values[index], self.weights[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,44 +231,34 @@ def class_draws(
 
     NaN where there are too few samples; without synthetic samples the coverage is 0.
     """
-    draws, n_real = np.full((2, repeats, 3), np.nan), len(real.values)
-    n_synthetic = len(synthetic.values)
-    draws[0, :, 1] = np.nan if n_synthetic else 0.0
+    draws, n, m = np.full((2, repeats, 3), np.nan), len(synthetic.values), len(real.values)
+    draws[0, :, 1] = np.nan if n else 0.0
     within, across = distances(real, real), distances(real, synthetic)
+
+    def statistics(one: Points, s: np.ndarray, r: np.ndarray, apart: np.ndarray) -> Any:
+        near = within[np.ix_(r, r)], apart[np.ix_(r, s)]
+        return class_statistics(one.take(s), real.take(r), *near)
+
     for b in range(repeats):
-        if n_synthetic:
-            s, r = rng.permutation(n_synthetic)[:size], rng.permutation(n_real)[:size]
-            near = within[np.ix_(r, r)], across[np.ix_(r, s)]
-            draws[0, b] = class_statistics(synthetic.take(s), real.take(r), *near)
-        if n_real >= 2 * size:
-            order = rng.permutation(n_real)
-            r, s = order[:size], order[size : 2 * size]
-            near = within[np.ix_(r, r)], within[np.ix_(r, s)]
-            draws[1, b] = class_statistics(real.take(s), real.take(r), *near)
+        if n:
+            s, r = rng.permutation(n)[:size], rng.permutation(m)[:size]
+            draws[0, b] = statistics(synthetic, s, r, across)
+        if m >= 2 * size:
+            order = rng.permutation(m)
+            draws[1, b] = statistics(real, order[size : 2 * size], order[:size], within)
     return draws
-
-
-def distances(one: Points, other: Points) -> np.ndarray:
-    """Euclidean distances by differences, so that copies are at exactly 0."""
-    from scipy.spatial.distance import cdist
-
-    shape = len(one.values), len(other.values)
-    return cdist(one.values, other.values) if all(shape) else np.zeros(shape)
 
 
 def class_statistics(
     synthetic: Points, real: Points, within: np.ndarray, across: np.ndarray
 ) -> tuple[float, float, float]:
     """Fréchet distance, coverage and density, with distances (n, n) and (n, m) to real samples."""
-    laws = [
-        estimate_gaussians(
-            torch.from_numpy(points.values),
-            torch.zeros(len(points.values), dtype=torch.long),
-            torch.from_numpy(points.weights),
-            1,
+    laws = []
+    for points in (synthetic, real):
+        values, weights = map(torch.from_numpy, points)
+        laws.append(
+            estimate_gaussians(values, torch.zeros(len(values), dtype=torch.long), weights, 1)
         )
-        for points in (synthetic, real)
-    ]
     frechet, n = float(bures(*laws)), len(real.values)
     if n < 2:
         return frechet, np.nan, np.nan
@@ -298,10 +283,9 @@ def _class_columns(
     for code in range(fake.k):
         rows = [np.flatnonzero(side.codes == code) for side in (fake, true)]
         size = sizes[code] = _half_size(len(rows[0]), len(rows[1]), most)
-        rows = [
-            part if len(part) <= 2 * most else part[np.sort(rng.permutation(len(part))[: 2 * most])]
-            for part in rows
-        ]
+        for side, part in enumerate(rows):
+            if len(part) > 2 * most:
+                rows[side] = part[np.sort(rng.permutation(len(part))[: 2 * most])]
         points = fake.points.take(rows[0]), true.points.take(rows[1])
         results.append(class_draws(*points, size, repeats, rng))
         advance(1)
@@ -320,6 +304,14 @@ def _half_size(n_synthetic: int, n_real: int, most: int) -> int:
     """Samples of each side of a draw: half of the smaller side."""
     smaller = min(n_synthetic, n_real) if n_synthetic else n_real
     return max(1, min(smaller // 2, most))
+
+
+def _drawn_halves(
+    fake: _Side, true: _Side, size: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Rows of the synthetic and of the real data, and of two separate parts of the real data."""
+    s, r, order = (rng.permutation(len(side.codes)) for side in (fake, true, true))
+    return s[:size], r[:size], order[:size], order[size : 2 * size]
 
 
 def _joint(
@@ -357,10 +349,9 @@ def _shares(fake: _Side, true: _Side, rng: np.random.Generator) -> Draws:
 
     gaps = np.zeros((2, _N_FAST_DRAWS, fake.k))
     for b in range(_N_FAST_DRAWS):
-        s, r, order = (rng.permutation(len(side.codes)) for side in (fake, true, true))
-        gaps[0, b] = proportions(fake, s[:size]) - proportions(true, r[:size])
-        halves = order[:size], order[size : 2 * size]
-        gaps[1, b] = proportions(true, halves[0]) - proportions(true, halves[1])
+        s, r, first, second = _drawn_halves(fake, true, size, rng)
+        gaps[0, b] = proportions(fake, s) - proportions(true, r)
+        gaps[1, b] = proportions(true, first) - proportions(true, second)
     total = np.abs(gaps).sum(axis=2, keepdims=True) / 2
     return Draws(*np.concatenate([total, gaps], axis=2))
 
@@ -376,7 +367,7 @@ def _copies(
     weights, held_weights = fake.points.weights, held.points.weights
     distance, which = nearest(fake.points.values, train)
     away, _ = nearest(held.points.values, None if held_out is None else train)
-    cutoff = _quantile(away, held_weights)
+    cutoff = weighted_quantile(away, held_weights, _QUANTILE)
     mass = np.bincount(fake.codes, weights, minlength=k)
 
     def shares(inside: np.ndarray, weights: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -387,11 +378,11 @@ def _copies(
 
     values, floors = np.full((2, _N_FAST_DRAWS, k + 1), np.nan)
     for b in range(_N_FAST_DRAWS):
-        half = _half(fake.codes, rng)
+        half = half_of_each(fake.codes, rng)
         values[b] = shares(distance[half] <= cutoff, weights[half], fake.codes[half])
         if len(held.codes) > 1:
-            half = _half(held.codes, rng)
-            inside = away[~half] <= _quantile(away[half], held_weights[half])
+            half = half_of_each(held.codes, rng)
+            inside = away[~half] <= weighted_quantile(away[half], held_weights[half], _QUANTILE)
             floors[b] = shares(inside, held_weights[~half], held.codes[~half])
     # halves have the spread of the whole, but classes of one sample are in one half only
     whole = shares(distance <= cutoff, weights, fake.codes)
@@ -403,34 +394,3 @@ def _copies(
     pairs = np.stack([fake.rows[order], true.rows[which][order]], axis=1)
     counts = np.array([fake.counts.sum(), *fake.counts])
     return pairs, cutoff, Draws(values, floors, sizes, counts)
-
-
-def nearest(points: np.ndarray, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Distance and position of the nearest other point; None: among the same points."""
-    from sklearn.neighbors import NearestNeighbors
-
-    among = points if others is None else others
-    search = NearestNeighbors(n_neighbors=2 if others is None else 1, algorithm="brute")
-    neighbors = search.fit(among).kneighbors(points, return_distance=False)
-    which = neighbors[:, 0]
-    if others is None:
-        which = np.where(which == np.arange(len(points)), neighbors[:, 1], which)
-    # by differences: distances from products are not 0 for a copy
-    return np.linalg.norm(points - among[which], axis=1), which
-
-
-def _half(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Mask of half of the samples of each class."""
-    mask = np.zeros(len(codes), dtype=bool)
-    for code in np.unique(codes):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        mask[rows[: (len(rows) + rng.integers(2)) // 2]] = True
-    if len(codes) > 1 and (mask.all() or not mask.any()):  # classes of one sample
-        mask[rng.permutation(len(codes))[: len(codes) // 2]] ^= True
-    return mask
-
-
-def _quantile(distances: np.ndarray, weights: np.ndarray) -> float:
-    order = np.argsort(distances, kind="stable")
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return float(distances[order][min(np.searchsorted(reached, _QUANTILE), len(order) - 1)])

@@ -177,10 +177,9 @@ class Compared(Result):
 
     def figures(self) -> dict[str, Any]:
         table = import_module("advect.viz").class_table(self.confusion)
-        rows, sources = self.copies.T
-        pairs = image_pairs(self.synthetic, rows, self.real, sources, ("synthetic", "training"))
-        figures = {"Where each synthetic class is sent": table, "Memorised samples": pairs}
-        return {name: figure for name, figure in figures.items() if figure is not None}
+        sides = self.synthetic, self.copies[:, 0], self.real, self.copies[:, 1]
+        pairs = image_pairs("Memorised samples", *sides, ("synthetic", "training"))
+        return {"Where each synthetic class is sent": table, **pairs}
 
     def _summary(self) -> dict[str, Any]:
         sizes = {"synthetic samples": len(self.synthetic), "real samples": len(self.real)}
@@ -210,9 +209,7 @@ class Draws:
 def judge(draws: Draws, senses: list[Sense], level: float) -> list[Entry]:
     """An entry for each row; false alarms in about ``level`` of all comparisons of the column."""
     known = [bool(np.isfinite(row).any()) for row in draws.floors.T]
-    tests = sum(
-        2 if sense == "both" else 1 for sense, each in zip(senses, known, strict=True) if each
-    )
+    tests = sum(k * (2 if sense == "both" else 1) for k, sense in zip(known, senses, strict=True))
     return [_entry(draws, row, sense, level / max(tests, 1)) for row, sense in enumerate(senses)]
 
 
@@ -260,8 +257,7 @@ def with_mean(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(B, k) each, with a first column: the mean over classes with value and floor, by real mass."""
     known = np.isfinite(values).any(axis=0) & np.isfinite(floors).any(axis=0)
-    counted = np.where(known, mass, 0)
-    first, second = (np.column_stack([mean(p, counted), p]) for p in (values, floors))
+    first, second = (np.column_stack([mean(p, known * mass), p]) for p in (values, floors))
     return first, second
 
 

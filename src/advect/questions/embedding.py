@@ -138,10 +138,9 @@ class Slices:
         features = data.x.detach().cpu().double() @ self.theta  # (n, p)
         masses, shifts, rows = data.weights.cpu(), None, torch.zeros(0)
         if self.label_weight:
-            if data.law is None:
-                require_classes(data, "an embedding with labels")
-                require_labels(data, "an embedding with labels")
-            require_hard(data, "an embedding with labels")
+            given = (require_classes, require_labels) if data.law is None else ()
+            for require in (*given, require_hard):
+                require(data, "an embedding with labels")
             rows = law_rows(data).cpu()
             laws = torch.stack([part.T for part in self._laws(data, features)], dim=1)  # (p, 2, k)
             shifts = math.sqrt(self.label_weight) * self.psi[:, :, 1:] @ laws  # (p, q, k)
@@ -158,20 +157,18 @@ class Slices:
         factor = self.psi.shape[2] * self.theta.shape[0] / (self.psi.shape[0] * n_psi)
         vector = torch.cat(parts) * math.sqrt(factor / self.n_levels)
         n_classes = int(data.y[data.labeled].unique().numel())
-        return DatasetEmbedding(
-            vector.numpy(), math.sqrt(factor * remainder), n, n_classes, self.key
-        )
+        sizes = math.sqrt(factor * remainder), n, n_classes
+        return DatasetEmbedding(vector.numpy(), *sizes, self.key)
 
     def _laws(self, data: LabeledDataset, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the label laws along the directions, (k, p)."""
         if data.law is not None:
             law = data.law.to("cpu", torch.float64)
             return law.means @ self.theta, root(law.covariance.along(self.theta)).T
-        parts = Moments.of_classes(
-            features, data.y.cpu(), data.weights.cpu(), len(data.classes), diagonal=True
-        )
-        means = torch.stack([part.mean for part in parts])
-        return means, root(torch.stack([part.covariance() for part in parts]))
+        sides = features, data.y.cpu(), data.weights.cpu(), len(data.classes)
+        parts = Moments.of_classes(*sides, diagonal=True)
+        means, variances = zip(*((part.mean, part.covariance()) for part in parts), strict=True)
+        return torch.stack(means), root(torch.stack(variances))
 
 
 def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> tuple[Tensor, Tensor]:

@@ -136,7 +136,7 @@ class DatasetIndex(Result):
             parts, facts = pack_dataset(sample)
             parts["vector"] = torch.from_numpy(embedding.vector)
             tensors |= {f"{number}.{part}": tensor for part, tensor in parts.items()}
-            sizes = {"residual": embedding.residual, "n": embedding.n, "classes": embedding.classes}
+            sizes = {key: getattr(embedding, key) for key in ("residual", "n", "classes")}
             entries.append({"name": name, "sample": facts, **sizes})
         settings = {"n_levels": self._slices.n_levels, "label_weight": self._slices.label_weight}
         facts = {"format": _FORMAT, "keep": self.keep, "space": self.space.to_dict()}
@@ -212,11 +212,11 @@ class DatasetIndex(Result):
         if rerank:
             weight = self._slices.label_weight
             cost = GroundCost(label_weight=weight) if weight else GroundCost(label=NoLabels())
-            rows = rows[: max(k, rerank)]
-            with track(len(rows), "exact distances", progress) as advance:
-                for position, row in enumerate(rows):
+            candidates, rows = rows[: max(k, rerank)], []
+            with track(len(candidates), "exact distances", progress) as advance:
+                for row in candidates:
                     distance = otdd(sample, entries[row.name][1], cost=cost, solver=ExactOT())
-                    rows[position] = replace(row, otdd=distance.value)
+                    rows.append(replace(row, otdd=distance.value))
                     advance(1)
             rows.sort(key=lambda row: row.otdd or 0.0)
         return Neighbors(tuple(rows[:k]), len(rows) if rerank else 0)
@@ -260,8 +260,9 @@ class DatasetIndex(Result):
 
     def _embedded(self, data: LabeledDataset) -> tuple[DatasetEmbedding, LabeledDataset]:
         """The vector of a dataset, and at most ``keep`` samples, the same ones each time."""
-        mapped = in_space(self.space, check_dataset("data", data))
-        sample = mapped
-        if len(mapped) > self.keep:
-            sample = mapped.sample(self.keep, generator=torch.Generator().manual_seed(0))
+        mapped, draw = in_space(self.space, check_dataset("data", data)), torch.Generator()
+        size = min(len(mapped), self.keep)
+        sample = (
+            mapped.sample(size, generator=draw.manual_seed(0)) if size < len(mapped) else mapped
+        )
         return self._slices.embedding(mapped), sample

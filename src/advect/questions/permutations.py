@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,11 @@ _BLOCK = 500  # permutations at a time
 _NOISE = 1e-13  # relative rounding error of sums
 _ROUNDING = 1e-9  # relative tolerance of comparisons
 _N_NEIGHBORS = 10  # that give the expected label of a sample
+_BANDWIDTHS = (0.5, 0.25)  # of Gaussian kernels, relative to the median distance
+_GROUP_SIZE = 10  # of similar samples within which labels are compared
+_SECOND_LOOK = 0.1  # p-value below which a class is tested again
+_MAX_PERMUTATIONS = 50_000
+_MAX_PAIR_CLASSES = 60  # number of classes up to which all pairs are tested
 
 
 def distances(points: np.ndarray) -> np.ndarray:
@@ -169,7 +176,7 @@ def standardized(statistics: np.ndarray, values: np.ndarray) -> np.ndarray:
     return (values - mean) / np.where(spread > least, spread, np.inf)
 
 
-def largest(several: Sequence[np.ndarray]) -> np.ndarray:
+def largest(several: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """Largest of several statistics, each standardized over all columns; its p-value is exact."""
     return np.max([standardized(one, one) for one in several], axis=0)
 
@@ -183,3 +190,141 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
     return adjusted
+
+
+@dataclass(frozen=True)
+class DriftTest:
+    """A permutation test.
+
+    ``excess`` counts deviations of the permuted statistics above their mean; ``adjusted`` is the
+    p-value adjusted by Holm's rule over the tests. NaN: not tested.
+    """
+
+    name: str
+    statistic: float  # 0 if the sides agree
+    excess: float
+    p_value: float
+    adjusted: float
+    n_reference: int
+    n_window: int
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The samples of both sides that are used in a test, and its permutations."""
+
+    points: np.ndarray
+    codes: np.ndarray
+    window: np.ndarray
+    k: int  # number of classes
+    seed: int
+    n_permutations: int
+    rng: np.random.Generator
+    advance: Callable[[int], Any]
+
+    @cached_property
+    def distances(self) -> np.ndarray:
+        return distances(self.points)
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        return strata(self.points, _GROUP_SIZE, self.seed)
+
+    @cached_property
+    def group_kernel(self) -> np.ndarray:
+        return gaussian(distances(centres(self.points, self.groups)), _BANDWIDTHS[0])
+
+    @cached_property
+    def disagreement(self) -> np.ndarray:
+        pairs = np.triu_indices(self.k if self.k <= _MAX_PAIR_CLASSES else 0, 1)
+        pairs = np.stack(pairs, axis=1)
+        return label_disagreement(self.distances, self.codes, self.groups, self.k, pairs)
+
+    def test_features(self) -> DriftTest:
+        kernels = [-self.distances, *(gaussian(self.distances, width) for width in _BANDWIDTHS)]
+        statistics = self._permuted(
+            lambda u: np.stack([quadratic(kernel, u) for kernel in kernels])
+        )
+        return self._test("features", largest(statistics), statistics[0, 0])
+
+    def test_joint(self) -> tuple[DriftTest, DriftTest]:
+        """The tests of the joint distribution and of the class proportions."""
+        same_label = (self.codes[:, None] == self.codes[None, :]).astype(float)
+        kernels = [gaussian(self.distances, width) * same_label for width in _BANDWIDTHS]
+        counts = np.bincount(self.codes, minlength=self.k)
+        indicator = np.eye(self.k)[self.codes].T / np.sqrt(counts.clip(1))[:, None]
+
+        def measure(u: np.ndarray) -> np.ndarray:
+            sums = without_noise(indicator @ u, 2 * float(indicator.max()))
+            shares = np.square(sums).sum(axis=0)  # χ² up to a factor
+            joint = [quadratic(kernel, u) for kernel in kernels]
+            return np.concatenate([[shares, *joint], self.label_changes(u)])
+
+        statistics, last = self._permuted(measure), 1 + len(kernels)
+        n, m = (~self.window).sum(), self.window.sum()
+        chi_square = statistics[0] * n * m
+        joint = largest([*statistics[1:last], *_with_largest_pair(statistics[last:])])
+        shares = self._test("shares", chi_square, chi_square[0] / (n + m))
+        return self._test("joint", joint, statistics[1, 0]), shares
+
+    def test_labels(self) -> DriftTest:
+        statistics = self._permuted(self.label_changes, self.groups)
+        return self._test("labels", largest(_with_largest_pair(statistics)), statistics[0, 0])
+
+    def test_classes(self, level: float, enough: int) -> tuple[DriftTest, dict[int, np.ndarray]]:
+        """Each class separately, and the statistics by class. A class with a small p-value is tested
+        again with enough permutations for Holm's rule; the second test replaces the first, so either
+        p-value is exact.
+        """
+        more = max(self.n_permutations, min(enough, _MAX_PERMUTATIONS))
+        statistics: dict[int, np.ndarray] = {}
+        for code in range(self.k):
+            rows = np.flatnonzero(self.codes == code)
+            side = self.window[rows]
+            if n_assignments(len(rows), int(side.sum())) < 1 / level:
+                continue  # too few samples for any p-value below the level
+            measure = partial(quadratic, -self.distances[np.ix_(rows, rows)])
+            for count in (self.n_permutations, more):
+                statistics[code] = permuted(measure, side, count, self.rng)
+                if p_value(statistics[code]) > _SECOND_LOOK:
+                    break
+        if not statistics:
+            return self._test("classes", np.zeros(1), math.nan, math.nan), {}
+        p_values = {code: p_value(values) for code, values in statistics.items()}
+        worst = max(statistics, key=lambda code: (-p_values[code], _excess(statistics[code])))
+        adjusted = float(holm([*p_values.values()]).min())
+        return self._test("classes", statistics[worst], statistics[worst][0], adjusted), statistics
+
+    def label_changes(self, u: np.ndarray) -> np.ndarray:
+        """Differences of labels given features, (2 + pairs, b): a squared distance, large if labels
+        are exchanged, and differences of the disagreement, overall and for each pair.
+        """
+        sums = label_sums(u, self.codes, self.groups, self.k)
+        squares = label_distance(*sums, self.group_kernel)
+        return np.concatenate([squares[None], np.abs(self.disagreement.T @ u)])
+
+    def _permuted(
+        self, measure: Callable[[np.ndarray], np.ndarray], groups: np.ndarray | None = None
+    ) -> np.ndarray:
+        options = self.n_permutations, self.rng, groups, self.advance
+        return permuted(measure, self.window, *options)
+
+    def _test(
+        self, name: str, statistics: np.ndarray, size: float, p: float | None = None
+    ) -> DriftTest:
+        """A test from statistics whose first value is the observed one."""
+        m, p = int(self.window.sum()), p_value(statistics) if p is None else p
+        sides = len(self.window) - m, m
+        return DriftTest(name, float(size), _excess(statistics), p, math.nan, *sides)
+
+
+def _excess(statistics: np.ndarray) -> float:
+    """Deviations by which the observed statistic exceeds the mean of the permuted ones."""
+    if len(statistics) == 1:
+        return math.nan
+    return float(standardized(statistics[1:], statistics[:1])[0])
+
+
+def _with_largest_pair(changes: np.ndarray) -> list[np.ndarray]:
+    """``label_changes`` with one row for all pairs."""
+    return [*changes[:2], *([largest(changes[2:])] if len(changes) > 2 else [])]

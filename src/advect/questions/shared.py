@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,11 +38,10 @@ def class_codes(data: LabeledDataset, names: Sequence[Hashable]) -> np.ndarray:
 
 def joined_features(*sets: LabeledDataset) -> LabeledDataset:
     """The features of all datasets with equal weights, without labels."""
-    first = sets[0]
-    x = torch.cat([data.x.detach().to(first.x) for data in sets])
+    x = torch.cat([data.x.detach().to(sets[0].x) for data in sets])
     y = torch.full((len(x),), -1, device=x.device)
     even = torch.full((len(x),), 1 / len(x), dtype=torch.float64, device=x.device)
-    return first.replace(x=x, y=y, weights=even, law=None, law_index=None)
+    return sets[0].replace(x=x, y=y, weights=even, law=None, law_index=None)
 
 
 def listed(names: Iterable[Hashable]) -> str:
@@ -53,15 +52,66 @@ def listed(names: Iterable[Hashable]) -> str:
 
 
 def image_pairs(
+    title: str,
     data: LabeledDataset,
     rows: np.ndarray,
     partners: LabeledDataset,
     partner_rows: np.ndarray,
     titles: Sequence[str],
-) -> Any:
-    """A figure of samples next to others; None if there are none or they are not images."""
+) -> dict[str, Any]:
+    """A figure of samples next to others by its title; none without rows or for other data."""
     if not len(rows) or layout(data.sample_shape) is None:
-        return None
-    rows, partner_rows = rows[:_MAX_IMAGES], partner_rows[:_MAX_IMAGES]
-    frames = [data.subset(rows), partners.subset(partner_rows)]
-    return import_module("advect.viz").image_grid(frames, rows=len(rows), titles=list(titles))
+        return {}
+    frames = [data.subset(rows[:_MAX_IMAGES]), partners.subset(partner_rows[:_MAX_IMAGES])]
+    viz = import_module("advect.viz")
+    return {title: viz.image_grid(frames, rows=len(frames[0]), titles=list(titles))}
+
+
+def nearest(points: np.ndarray, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Distance and position of the nearest other point; None: among the same points."""
+    from sklearn.neighbors import NearestNeighbors
+
+    among = points if others is None else others
+    search = NearestNeighbors(n_neighbors=2 if others is None else 1, algorithm="brute")
+    neighbors = search.fit(among).kneighbors(points, return_distance=False)
+    which = neighbors[:, 0]
+    if others is None:
+        which = np.where(which == np.arange(len(points)), neighbors[:, 1], which)
+    # by differences: distances from products are not 0 for a copy
+    return np.linalg.norm(points - among[which], axis=1), which
+
+
+def half_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Mask of half of the samples of each class."""
+    mask = np.zeros(len(codes), dtype=bool)
+    for code in np.unique(codes):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        mask[rows[: (len(rows) + rng.integers(2)) // 2]] = True
+    if len(codes) > 1 and (mask.all() or not mask.any()):  # classes of one sample
+        mask[rng.permutation(len(codes))[: len(codes) // 2]] ^= True
+    return mask
+
+
+def weighted_quantile(distances: np.ndarray, weights: np.ndarray, level: float) -> float:
+    """The smallest distance up to which a share ``level`` of the weight lies."""
+    order = np.argsort(distances, kind="stable")
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(distances[order][min(np.searchsorted(reached, level), len(order) - 1)])
+
+
+class Points(NamedTuple):
+    """Points (n, d) float64, and their weights."""
+
+    values: np.ndarray
+    weights: np.ndarray
+
+    def take(self, index: np.ndarray) -> Points:
+        return Points(self.values[index], self.weights[index])
+
+
+def distances(one: Points, other: Points) -> np.ndarray:
+    """Euclidean distances by differences, so that copies are at exactly 0."""
+    from scipy.spatial.distance import cdist
+
+    shape = len(one.values), len(other.values)
+    return cdist(one.values, other.values) if all(shape) else np.zeros(shape)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,8 +47,8 @@ def check_functional(
 
 def _check_value(functional: Functional, rho: LabeledDataset) -> None:
     value = functional(rho)
-    kind = type(value).__name__
-    require(isinstance(value, Tensor), "F(ρ) must be a tensor, for its gradient", kind)
+    got = type(value).__name__
+    require(torch.is_tensor(value), "F(ρ) must be a tensor, for its gradient", got)
     require(value.ndim == 0, "F(ρ) must be a single number", f"shape {tuple(value.shape)}")
     require(bool(torch.isfinite(value)), "F(ρ) must be finite", float(value))
     terms, _ = functional.terms(rho, functional.begin(rho))
@@ -74,12 +75,11 @@ def _check_state(functional: Functional, rho: LabeledDataset, rtol: float) -> No
         require(close(cold, hot, rtol), "a state may change the work, not the value", (cold, hot))
 
 
-def _check_flat(where: str, state: object) -> None:
+def _check_flat(where: str, state: Any) -> None:
     """A flat dictionary of tensors."""
     promise = "a state must be a flat dictionary of tensors, as checkpoints hold them"
     require(isinstance(state, dict), promise, f"{type(state).__name__} of {where}")
-    assert isinstance(state, dict)
-    other = {name: type(v).__name__ for name, v in state.items() if not isinstance(v, Tensor)}
+    other = {name: type(v).__name__ for name, v in state.items() if not torch.is_tensor(v)}
     require(not other, promise, f"{other} of {where}")
 
 
@@ -89,7 +89,9 @@ def _check_gradient(functional: Functional, rho: LabeledDataset, rtol: float) ->
     def value(x: Tensor) -> Tensor:
         return torch.stack(list(functional.terms(rho.replace(x=x), start)[0].values())).sum()
 
-    for direction in directions(rho.x):
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(2):
+        direction = torch.randn(rho.x.shape, generator=generator, dtype=rho.x.dtype)
         exact, differences = slope(value, rho.x, direction)
         require(
             close(exact, differences, rtol, atol=rtol),
@@ -100,13 +102,13 @@ def _check_gradient(functional: Functional, rho: LabeledDataset, rtol: float) ->
 
 def _check_looking(functional: Functional, rho: LabeledDataset) -> None:
     """Two walks, one of them looked at between its steps, go the same way."""
-    alone = [step.dataset.x for step in islice(iterate(rho, functional, integrator=Euler(0.1)), 3)]
-    walk, watched = iterate(rho, functional, integrator=Euler(0.1)), []
-    for step in islice(walk, 3):
+    walks = (islice(iterate(rho, functional, integrator=Euler(0.1)), 3) for _ in range(2))
+    alone, watched = [step.dataset.x for step in next(walks)], []
+    for step in next(walks):
         watched.append(step.dataset.x)
         for seen in (rho, step.dataset):
             functional(seen)
-    same = all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
+    same = all(map(torch.equal, alone, watched))
     require(same, "calling a functional between two steps of a flow must not change the flow")
 
 
@@ -123,20 +125,17 @@ def check_integrator(integrator: Integrator, *, n_steps: int = 20) -> None:
     """
     source = small_pair()[0]
     bowl = Potential(lambda x, y: x.square().sum(1) / 2)
-    noisy = integrator.stochastic
 
     def walk() -> torch.Tensor:
-        generator = torch.Generator().manual_seed(0)
-        return flow(
-            source, bowl, integrator=integrator, n_steps=n_steps, generator=generator
-        ).dataset.x
+        options = {"integrator": integrator, "generator": torch.Generator().manual_seed(0)}
+        return flow(source, bowl, n_steps=n_steps, **options).dataset.x
 
     first = walk()
     require(bool(torch.isfinite(first).all()), "a small bowl must not make a step infinite")
     require(torch.equal(first, walk()), "two flows from one seed must be the same, bit for bit")
-    if not noisy:
-        fell = first.square().sum() < source.x.square().sum()
-        require(bool(fell), f"{n_steps} steps must go down a bowl")
+    if not integrator.stochastic:
+        fell = bool(first.square().sum() < source.x.square().sum())
+        require(fell, f"{n_steps} steps must go down a bowl")
         steps = list(islice(iterate(source, bowl, integrator=integrator), 5))
         later = iterate(source, bowl, integrator=integrator, start=steps[2].snapshot)
         again = [step.dataset.x for step in islice(later, 3)]
@@ -171,9 +170,8 @@ def check_map(fresh: Map) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = fitted.save(Path(folder, "map.safetensors"))
         again = type(fitted).load(path)
-    require(
-        torch.equal(again.transform(source.x), moved), "a saved map must give the same, bit for bit"
-    )
+    same = torch.equal(again.transform(source.x), moved)
+    require(same, "a saved map must give the same, bit for bit")
 
 
 def small_pair(n: int = 12, m: int = 9) -> tuple[LabeledDataset, LabeledDataset]:
@@ -195,12 +193,6 @@ def slope(value: Callable[[Tensor], Tensor], x: Tensor, direction: Tensor) -> tu
     with torch.no_grad():
         ahead, behind = (float(value(x + sign * h * direction)) for sign in (1, -1))
     return exact, (ahead - behind) / (2 * h)
-
-
-def directions(x: Tensor, count: int = 2) -> list[Tensor]:
-    """Random directions of the shape of ``x``, the same at each call."""
-    generator = torch.Generator().manual_seed(1)
-    return [torch.randn(x.shape, generator=generator, dtype=x.dtype) for _ in range(count)]
 
 
 def require(kept: bool, promise: str, got: object = "") -> None:
