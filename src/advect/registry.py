@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect._util.query import split, typed
 from advect.errors import InputError
 
@@ -139,9 +139,8 @@ def call(name: str, target: Any, texts: Mapping[str, Any], shared: Mapping[str, 
     own = parameters(target)
     arguments = {**shared, **converted(name, target, texts)}
     missing = [one for one in own if own[one].default is own[one].empty and one not in arguments]
-    if missing:
-        given = ", ".join(arguments) or "none"
-        raise InputError(f"{name} needs more options", given, f"Also give {', '.join(missing)}.")
+    what = f"{name} needs more options"
+    refuse_if(missing, what, ", ".join(arguments) or "none", f"Also give {', '.join(missing)}.")
     return target(**arguments)
 
 

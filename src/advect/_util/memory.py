@@ -62,9 +62,10 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
         if match is None or match[2] not in _UNITS:
-            remedy = "Units: kB, MB, GB, KiB, MiB, GiB."
             raise InputError(
-                "memory_limit must be bytes or a text like '2GiB'", repr(limit), remedy
+                "memory_limit must be bytes or a text like '2GiB'",
+                repr(limit),
+                "Units: kB, MB, GB, KiB, MiB, GiB.",
             )
         limit = float(match[1]) * _UNITS[match[2]]
     if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 
 
@@ -54,7 +55,6 @@ class OnnxModel:
 
 def file_digest(path: Path, what: str) -> str:
     """SHA-256 of a file and of the weights that torch.onnx writes beside it."""
-    if not path.is_file():
-        raise InputError(f"no such file for {what}", path, "Check the path.")
+    refuse_if(not path.is_file(), f"no such file for {what}", path, "Check the path.")
     files = (path, path.with_name(f"{path.name}.data"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in files if p.is_file())).hexdigest()

@@ -17,6 +17,7 @@ from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 
 import advect.registry as registry
+from advect._util.checks import refuse_if
 from advect.cli import apps, ask, data, doctor, flow, look, maps, measure
 from advect.cli.code import check_run_code
 from advect.cli.options import TABLES
@@ -161,8 +162,7 @@ def _keyed(token: Token, option: str) -> Token:
 
 def _main_key(option: str, value: object) -> str:
     """The key that ``--option VALUE`` sets."""
-    if not TABLES[option]:
-        raise InputError(f"{option} needs a key", value, f"Write {option}.KEY VALUE.")
+    refuse_if(not TABLES[option], f"{option} needs a key", value, f"Write {option}.KEY VALUE.")
     return TABLES[option]
 
 

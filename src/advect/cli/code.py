@@ -18,6 +18,7 @@ from typing import Any
 
 from cyclopts import App, ArgumentCollection
 
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 
 TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())  # code the user typed
@@ -58,10 +59,12 @@ def check_run_code(app: App, commands: tuple[str, ...], arguments: ArgumentColle
     """Raise an error for a ``--run-code`` that was not typed."""
     for argument in arguments:
         for token in argument.tokens:
-            if token.source != "cli" and "--run-code" in argument.names:
-                where = token.keyword if token.source == "env" else f"run_code in {token.source}"
-                what = "a file or variable cannot permit code to run"
-                raise InputError(what, where, "Pass --run-code yourself.")
+            refuse_if(
+                token.source != "cli" and "--run-code" in argument.names,
+                "a file or variable cannot permit code to run",
+                token.keyword if token.source == "env" else f"run_code in {token.source}",
+                "Pass --run-code yourself.",
+            )
 
 
 def is_code(text: str) -> bool:
@@ -96,8 +99,7 @@ def load_object(text: str, what: str, permission: Permission) -> Any:
     path, name = _split(text)
     if not name.isidentifier():
         raise InputError(f"{what} must be path.py:name", repr(text), "Name one object of the file.")
-    if not path.is_file():
-        raise InputError(f"no such file for {what}", path, "Check the path.")
+    refuse_if(not path.is_file(), f"no such file for {what}", path, "Check the path.")
     spec = importlib.util.spec_from_file_location(f"advect_user_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -114,9 +116,8 @@ def load_object(text: str, what: str, permission: Permission) -> Any:
         if folder in sys.path:
             sys.path.remove(folder)
         sys.dont_write_bytecode = bytecode
-    if not hasattr(module, name):
-        names = ", ".join(one for one in vars(module) if not one.startswith("_")) or "no names"
-        raise InputError(f"no {name!r} in {path}", names, "Name one of these.")
+    got = ", ".join(one for one in vars(module) if not one.startswith("_")) or "no names"
+    refuse_if(not hasattr(module, name), f"no {name!r} in {path}", got, "Name one of these.")
     return getattr(module, name)
 
 
@@ -133,7 +134,10 @@ def load_network(text: str, what: str, permission: Permission) -> Any:
     path = Path(text).expanduser()
     if path.suffix.lower() == ".onnx":
         return path
-    if path.suffix.lower() in (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".joblib"):
-        remedy = "Load it in a Python file and pass path.py:name, or export the model to ONNX."
-        raise InputError("opening such a file can run any code in it", path, remedy)
+    refuse_if(
+        path.suffix.lower() in (".pt", ".pth", ".pt2", ".pkl", ".pickle", ".joblib"),
+        "opening such a file can run any code in it",
+        path,
+        "Load it in a Python file and pass path.py:name, or export the model to ONNX.",
+    )
     raise InputError(f"{what} must be path.py:name or path.onnx", repr(text), "See --help.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import advect as ad
 from advect._util.result import Table
 from advect.cli.options import RUN, TALK, Out, Run, Talk
 from advect.cli.session import Facts, session
@@ -31,8 +32,6 @@ def list_names(*, talk: Talk = TALK) -> None:
         advect data list
     """
     with session(talk, light=True) as running:
-        import advect as ad
-
         rows = [[row.name, row.ready, row.where] for row in ad.datasets.names()]
         running.finish(Facts({}, tables=[Table("datasets", ("name", "ready", "where"), rows)]))
 

@@ -7,6 +7,7 @@ import math
 import os
 import platform
 
+import advect as ad
 from advect.cli.options import TALK, Talk
 from advect.cli.session import FAILED, Exit, Facts, session
 
@@ -19,8 +20,6 @@ def doctor(*, talk: Talk = TALK) -> None:
     """
     with session(talk) as running:
         import torch
-
-        import advect as ad
 
         packages = ("torch", "numpy", "scipy", "scikit-learn", "POT", "pandas", "pyarrow")
         data = ad.LabeledDataset([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"])

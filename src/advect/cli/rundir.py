@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import (
@@ -34,6 +35,7 @@ from advect._util.atomic import (
     replace_directory,
     write_atomically,
 )
+from advect._util.checks import refuse_if
 from advect._util.lock import Hold
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
@@ -69,8 +71,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         got = f"{path} ({error})"
         raise InputError("not a JSON file, or damaged", got, "Restore it from a copy.") from None
-    if not isinstance(table, dict):
-        raise InputError("not a JSON object", path, "Restore it from a copy.")
+    refuse_if(not isinstance(table, dict), "not a JSON object", path, "Restore it from a copy.")
     return table
 
 
@@ -157,8 +158,6 @@ def environment(settings: FlowSettings, digests: Mapping[str, str]) -> dict[str,
     """Versions, device, seed and digests."""
     import torch
 
-    import advect as ad
-
     return {
         "advect": ad.__version__,
         **{name: version(name) for name in ("torch", "numpy")},
@@ -229,10 +228,10 @@ def open_run(directory: Path) -> Path:
     if is_run(next_run := pending(directory)):
         message = f"{next_run} is left of a killed flow with --overwrite: resume or remove it"
         warnings.warn(message, UserWarning, stacklevel=2)
-    if not directory.is_dir():
-        raise InputError("no such run directory", directory, _PASS_RUN)
-    if not (directory / "frames.jsonl").exists():
-        raise InputError("not a run directory", directory, _PASS_RUN)
+    refuse_if(not directory.is_dir(), "no such run directory", directory, _PASS_RUN)
+    refuse_if(
+        not (directory / "frames.jsonl").exists(), "not a run directory", directory, _PASS_RUN
+    )
     check_plain_files(directory)
     return directory
 
@@ -252,15 +251,17 @@ def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str 
         raise InputError("a file is in the way", directory, "Choose another directory.")
     check_parents(directory)
     foreign, count = foreign_file(directory, kind) if directory.is_dir() else (None, 0)
-    if foreign is not None:
-        what = f"{directory} has files that advect did not write"
-        raise InputError(what, foreign, "Choose another directory, or move the file.")
+    what = f"{directory} has files that advect did not write"
+    refuse_if(foreign is not None, what, foreign, "Choose another directory, or move the file.")
     if count and not overwrite:
         remedy += "Pass --overwrite to replace them."
         raise InputError("the directory has results already", directory, remedy)
-    if count and Path.cwd().resolve().is_relative_to(directory.resolve()):
-        remedy = "Change to another directory first."
-        raise InputError("the current directory cannot be replaced", directory, remedy)
+    refuse_if(
+        count and Path.cwd().resolve().is_relative_to(directory.resolve()),
+        "the current directory cannot be replaced",
+        directory,
+        "Change to another directory first.",
+    )
 
 
 def foreign_file(directory: Path, kind: str = "run") -> tuple[Path | None, int]:

@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import write_atomically
+from advect._util.checks import refuse_if
 from advect._util.result import Result, plain
 from advect.cli.code import Permission, load_network, load_object
 from advect.cli.options import Output, Reading, Table, Writing
 from advect.errors import ConvergenceWarning, InputError
-
-if TYPE_CHECKING:
-    import advect as ad
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -109,7 +108,6 @@ class Session:
         """A dataset; what the reference says itself takes precedence over the options."""
         import torch
 
-        import advect as ad
         from advect.data.conversions import has_classes
 
         read = self.read
@@ -124,9 +122,12 @@ class Session:
             say(f"{reference}: {data}")
         if not read.equal_mass:
             return data
-        if not (bool(data.labeled.all()) and has_classes(data)):
-            remedy = "Leave equal_mass out, or name the labels in the reference (?label=…)."
-            raise InputError("equal_mass needs a label for every sample", reference, remedy)
+        refuse_if(
+            not (bool(data.labeled.all()) and has_classes(data)),
+            "equal_mass needs a label for every sample",
+            reference,
+            "Leave equal_mass out, or name the labels in the reference (?label=…).",
+        )
         return data.balanced()
 
     @property
@@ -144,8 +145,6 @@ class Session:
 
     def space(self, source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FeatureSpace:
         """The common feature space of two datasets."""
-        import advect as ad
-
         coders = self.coders()
         texts = {name: text for name, text in self._space.items() if name not in coders}
         options = registry.converted("space", ad.FeatureSpace.fit, texts) | coders
@@ -175,7 +174,6 @@ class Session:
 
     def cost(self, table: Table, *sets: ad.LabeledDataset) -> ad.GroundCost:
         """The ground cost; between values where the datasets have continuous targets."""
-        import advect as ad
         from advect.data.conversions import has_classes
 
         texts: dict[str, Any] = dict(table or {})
@@ -321,7 +319,6 @@ def absolute_reference(reference: str) -> str:
 
 
 def _parsed(reference: str) -> Any:
-    import advect as ad
     from advect.io.reference import Reference
 
     return Reference.parse(reference, names=[row.name for row in ad.datasets.names()])

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
 from cyclopts import App, ArgumentCollection
 
+import advect as ad
 import advect.registry as registry
 from advect._util import query
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect.cli.code import TYPED, Permission, absolute, is_code, load_object
 from advect.errors import InputError
-
-if TYPE_CHECKING:
-    import advect as ad
 
 # options whose value may be path.py:name; for objects, the keys
 _TAKE_CODE = ("--functional", "--metric", "--embedding", "--model")
@@ -122,8 +120,6 @@ def _build(
     code: Permission,
     shared: Mapping[str, Any],
 ) -> ad.Functional:
-    import advect as ad
-
     options = {name: text for name, text in term.options.items() if name != "target"}
     target = {} if term.target is None else {"target": targets[term.target]}
     if term.kind == "code":
@@ -156,8 +152,6 @@ def _user_functional(
     """A functional in a Python file, or a class or function that makes one; it gets ``source`` and
     ``target`` if it takes them.
     """
-    import advect as ad
-
     made = load_object(term.name, "a functional", code)
     if callable(made) and not isinstance(made, ad.Functional):
         parameters = registry.parameters(made)
@@ -173,7 +167,6 @@ def _user_functional(
     elif term.options:
         got = f"options {', '.join(term.options)}"
         raise InputError(f"{term.name} is an object, not a class", got, "Name its class instead.")
-    if not isinstance(made, ad.Functional):
-        got = type(made).__name__
-        raise InputError(f"{term.name} must be a Functional", got, "Subclass ad.Functional.")
+    what, remedy = f"{term.name} must be a Functional", "Subclass ad.Functional."
+    refuse_if(not isinstance(made, ad.Functional), what, type(made).__name__, remedy)
     return made

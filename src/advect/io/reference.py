@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect._util.query import split as query_options, typed
-from advect.errors import InputError
 from advect.io.formats import formats
 from advect.io.formats.registry import OTHER_KINDS
 
@@ -45,9 +44,12 @@ class Reference:
         """Parse a reference, given the names of datasets, which take precedence over files."""
         if isinstance(ref, os.PathLike):
             return cls("path", os.fspath(ref))
-        if not isinstance(ref, str) or not ref:
-            what = "a dataset must be a name, a path or a reference"
-            raise InputError(what, repr(ref), "Pass text such as 'mnist' or 'csv:pets.csv'.")
+        refuse_if(
+            not isinstance(ref, str) or not ref,
+            "a dataset must be a name, a path or a reference",
+            repr(ref),
+            "Pass text such as 'mnist' or 'csv:pets.csv'.",
+        )
         names, kinds = list(names), (*formats(), *OTHER_KINDS)
         path, _, query = ref.partition("?")
         options = {
@@ -58,9 +60,12 @@ class Reference:
             return cls("name", path, options)
         scheme = _SCHEME.fullmatch(path)
         if scheme is not None and scheme[1] in kinds:
-            if not scheme[2]:
-                what = f"{scheme[1]}: must be followed by what to read"
-                raise InputError(what, repr(ref), f"Write {scheme[1]}:….")
+            refuse_if(
+                not scheme[2],
+                f"{scheme[1]}: must be followed by what to read",
+                repr(ref),
+                f"Write {scheme[1]}:….",
+            )
             if scheme[1] == "name":
                 check_known("dataset", scheme[2], names)
             return cls(scheme[1], scheme[2], options)
@@ -76,7 +81,6 @@ class Reference:
         for name in self.options.keys() & arguments.keys():
             pair = (self.options[name], arguments[name])
             first, second = (tuple(value) if type(value) is list else value for value in pair)
-            if first != second:
-                got = f"{first!r} in the reference and {second!r} as an argument"
-                raise InputError(f"{name} is given twice", got, "Leave one of them out.")
+            got = f"{first!r} in the reference and {second!r} as an argument"
+            refuse_if(first != second, f"{name} is given twice", got, "Leave one of them out.")
         return {**self.options, **arguments}

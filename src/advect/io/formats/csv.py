@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from advect._util.atomic import atomic_file
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 from advect.io.formats.arrow import is_number, table_content
 from advect.io.formats.content import Content
@@ -54,10 +55,12 @@ def read_csv(
         remedy = "Pass the name of one, such as 'utf-8' or 'latin-1'."
         raise InputError("unknown encoding", repr(encoding), remedy) from None
     mark, names = _first_line(path, text, delimiter)
-    if header is None and all(map(is_number, names)):
-        what = f"the first line must name the columns in {path}"
-        remedy = "Pass header=False if it is data, header=True if these are names."
-        raise InputError(what, mark.join(names[:8]), remedy)
+    refuse_if(
+        header is None and all(map(is_number, names)),
+        f"the first line must name the columns in {path}",
+        mark.join(names[:8]),
+        "Pass header=False if it is data, header=True if these are names.",
+    )
     has_header = header is not False
     names = names if has_header else [str(position) for position in range(len(names))]
     columns = layout(path, names, **roles)
@@ -115,10 +118,12 @@ def _parse(text: str, mark: str, names: list[str], label: str | None, has_header
 def write_csv(path: Path, content: Content) -> None:
     """A header and a line for each sample. Classes without samples are not kept."""
     table, kinds = content.table or Table(), {type(name) for name in content.classes or ()}
-    if kinds not in (set(), {int}, {str}, {bool}):
-        got = ", ".join(sorted(kind.__name__ for kind in kinds))
-        remedy = "Rename the classes, or save as .npz or .parquet."
-        raise InputError("class names must be text or whole numbers in a CSV", got, remedy)
+    refuse_if(
+        kinds not in (set(), {int}, {str}, {bool}),
+        "class names must be text or whole numbers in a CSV",
+        ", ".join(sorted(kind.__name__ for kind in kinds)),
+        "Rename the classes, or save as .npz or .parquet.",
+    )
     names = content.columns or grid_names(content.x.shape[1:])
     label = None if content.labels is None else table.label or LABEL
     frame = data_frame(content, names, label, table.weights or WEIGHT)

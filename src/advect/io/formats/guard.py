@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from advect._util.checks import refuse_if
 from advect._util.memory import check_room, readable
 from advect.errors import InputError
 
@@ -56,9 +57,12 @@ def check_regular(path: Path) -> None:
     """Refuse pipes, which may block, and devices, which may not end."""
     with reading(path, "a file"):
         mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        got = f"{path}, {_KINDS.get(stat.S_IFMT(mode), 'of unknown type')}"
-        raise InputError("not a file or directory", got, "Write its content to a file first.")
+    refuse_if(
+        not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)),
+        "not a file or directory",
+        f"{path}, {_KINDS.get(stat.S_IFMT(mode), 'of unknown type')}",
+        "Write its content to a file first.",
+    )
 
 
 def check_plain(path: Path) -> None:
@@ -91,12 +95,12 @@ def read_bytes(path: Path, packed: bool) -> bytes:
 
 def check_growth(path: Path, what: str, size: int, packed: int) -> None:
     """Refuse ``packed`` bytes that decompress to out of proportion more."""
-    if size > max(_SMALL, _GROWTH * packed):
-        raise InputError(
-            "a compressed file grows too much to be safe",
-            f"{what} of {readable(size)} in {readable(packed)} of {path}",
-            f"If you trust it, save it uncompressed. The limit is {_GROWTH} times its size.",
-        )
+    refuse_if(
+        size > max(_SMALL, _GROWTH * packed),
+        "a compressed file grows too much to be safe",
+        f"{what} of {readable(size)} in {readable(packed)} of {path}",
+        f"If you trust it, save it uncompressed. The limit is {_GROWTH} times its size.",
+    )
 
 
 def check_size(path: Path, size: int) -> None:
