@@ -142,7 +142,7 @@ def test_decompression_is_bounded(
 def test_a_row_without_an_end_is_not_held_in_memory(
     line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advect.io.formats.csv._LONGEST", 1 << 18)  # else 16 million
+    monkeypatch.setattr("advect.io.formats.tables._LONGEST", 1 << 18)  # else 16 million
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(line * 400))
     with pytest.raises(InputError, match="262,144 characters"):
         open_source(tmp_path / "a.csv.gz")

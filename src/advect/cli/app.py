@@ -16,9 +16,10 @@ from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Group, To
 from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 
+import advect
 import advect.registry as registry
 from advect._util.checks import refuse_if
-from advect.cli import apps, ask, data, doctor, flow, look, maps, measure
+from advect.cli import apps, ask, data, flow, look, maps, measure
 from advect.cli.code import check_run_code
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
@@ -70,7 +71,7 @@ COMMANDS = (
     Command("map", "Use", _MAP, "Fit a map on a flow or two datasets, and apply it."),
     *(_command("Use", run) for run in (apps.transfer, apps.label, apps.repurpose)),
     *(_command("Look", run) for run in (look.show, look.report)),
-    _command("More", doctor.doctor),
+    _command("More", data.doctor),
 )
 
 
@@ -88,7 +89,7 @@ def build_app() -> App:
         "csv:pets.csv?label=kind), toy:gaussians?n=500, or a frame of a run (run:directory@-1).",
         help_format="plaintext",
         help_epilogue="COMMAND --help shows the options of a command, and COMMAND --help-all all of them.",
-        version=_version,
+        version=advect.__version__,
         config=(note_typed, Env("ADVECT_", command=False, show=False), _from_file, check_run_code),
         suppress_keyboard_interrupt=False,
         result_action="return_value",
@@ -111,12 +112,6 @@ def build_app() -> App:
         group=groups["More"], help="Install completion for the current shell."
     )
     return app
-
-
-def _version() -> str:
-    import advect
-
-    return advect.__version__
 
 
 def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -209,8 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _help_all(app, tokens[: tokens.index("--help-all")])
         command, bound, _ = app.parse_args(expanded(tokens), exit_on_error=False, print_error=False)
         INPUTS.set({name: text for name, text in bound.arguments.items() if type(text) is str})
-        code = command(*bound.args, **bound.kwargs)
-        return code if type(code) is int else DONE
+        command(*bound.args, **bound.kwargs)
+        return DONE
     except Exit as ended:
         return ended.code
     except SystemExit as ended:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -63,9 +63,9 @@ def frame_fields(
     from advect.io.formats.arrow import table_content
 
     where, labels = "the frame", {}
-    if hasattr(frame, "iloc") and hasattr(frame, "columns"):  # pandas: no index, names as text
-        check_names(where, [str(name) for name in frame.columns])
+    if nw.dependencies.is_pandas_dataframe(frame):  # no index, names as text
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+        check_names(where, list(frame.columns))
     try:
         columns = nw.from_native(frame, eager_only=True)
         if label is not None:
@@ -99,11 +99,11 @@ def _frame_labels(series: Any) -> dict[str, Any]:
     """Labels, None where missing, and the categories in their order."""
     pairs = zip(series.to_list(), series.is_null().to_list(), strict=True)
     fields: dict[str, Any] = {"y": [None if missing else name for name, missing in pairs]}
-    native = series.to_native()
-    if hasattr(native, "cat") and hasattr(native.cat, "categories"):  # pandas
-        fields["classes"] = native.cat.categories.tolist()
-    elif "Categorical" in str(series.dtype) or "Enum" in str(series.dtype):
-        fields["classes"] = series.to_arrow().dictionary.to_pylist()
+    if "Categorical" in str(series.dtype) or "Enum" in str(series.dtype):
+        try:
+            fields["classes"] = series.to_native().cat.categories.tolist()  # pandas
+        except AttributeError:
+            fields["classes"] = series.to_arrow().dictionary.to_pylist()
     return fields
 
 
@@ -202,22 +202,25 @@ def _read(
         if y is None or (targets and y.ndim == 2):
             return x, [None] * len(x) if y is None else y.tolist()
         return x, _labels(y, len(x), "the TensorDataset")
-    total, batches = 0, None
+    members, total = {*dir(dataset)}, 0
+    # text and frames can be iterated over, but hold no samples
+    foreign = type(dataset) in (str, bytes, dict) or "iloc" in members
+    refuse_if(
+        foreign or not members & {"__getitem__", "__iter__"},
+        "a torch dataset or loader is needed",
+        type(dataset).__name__,
+        "Arrays go to LabeledDataset(x, y).",
+    )
     with suppress(TypeError, NotImplementedError):
         total = len(dataset)
-    if type(dataset) in (str, bytes, dict) or hasattr(dataset, "iloc"):
-        pass  # can be iterated over, but holds no samples
-    elif isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
+    if isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
         batches = _loader_batches(dataset)
-    elif hasattr(dataset, "__getitem__") and total and not isinstance(dataset, IterableDataset):
+    elif "__getitem__" in members and total and not isinstance(dataset, IterableDataset):
         rows = some_rows(total, max_samples, generator)
         items: Any = dataset
         batches, total, max_samples = _single(items[row] for row in rows), len(rows), None
-    elif hasattr(dataset, "__iter__"):
+    else:
         batches = _single(dataset)
-    if batches is None:
-        got, remedy = type(dataset).__name__, "Arrays go to LabeledDataset(x, y)."
-        raise InputError("a torch dataset or loader is needed", got, remedy)
     with track(total, "reading samples", progress) as advance:
         samples, labels = _collect(batches, max_samples, generator, advance)
     return np.stack(samples), labels
@@ -253,7 +256,7 @@ def _collect(
 
 def _as_sample(x: Any, where: str) -> np.ndarray:
     """A sample or batch as floats; Pillow images from 0 to 1."""
-    picture = hasattr(x, "getbands") and hasattr(x, "convert")
+    picture = hasattr(x, "getbands")
     if picture:
         x = np.asarray(convert(x, None, where))
     elif isinstance(x, Tensor):
@@ -266,7 +269,7 @@ def _as_sample(x: Any, where: str) -> np.ndarray:
     refuse_if(
         array.dtype.kind not in "fiub",
         f"samples must be numbers or images in {where}",
-        repr(x)[:80] if type(x) is str else getattr(x, "dtype", type(x).__name__),
+        getattr(x, "dtype", type(x).__name__),
         "Convert them.",
     )
     floats = array.astype(number_dtype(array, where))
@@ -280,7 +283,7 @@ def _by_name(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
         return list(labels)
     names = []
     for label in map(plain, labels):
-        whole = type(label) in (int, bool) or (type(label) is float and label.is_integer())
+        whole = type(label) in (int, bool, float) and label % 1 == 0
         refuse_if(
             whole and not -1 <= label < len(classes),
             f"labels that are whole numbers must be positions in the {len(classes)} classes",
@@ -364,14 +367,15 @@ def hugging_fields(
     """The arguments of ``LabeledDataset`` for one split of a Hugging Face dataset: images are read
     one by one, tables as Arrow."""
     refuse_if(
-        isinstance(ds, Mapping) or not all(hasattr(ds, name) for name in ("features", "select")),
+        not {"features", "select", "__len__"} <= {*dir(ds)},
         "from_huggingface takes one split, not streamed",
         type(ds).__name__,
         "Pass ds['train'].",
     )
     y = None if label is False else label
+    declared = {name: getattr(ds.features[name], "names", None) for name in ds.column_names}
     if label is None:
-        labels = [name for name in ds.column_names if hasattr(ds.features[name], "names")]
+        labels = [name for name in declared if declared[name] is not None]
         labels = labels or [name for name in ("label",) if name in ds.column_names]
         refuse_if(
             len(labels) > 1, "several columns hold classes", ", ".join(labels), "Pass label=…."
@@ -386,7 +390,7 @@ def hugging_fields(
     refuse_if(not names or len(ds) == 0, what, f"{len(ds)} samples, columns {names}", remedy)
     rows = some_rows(len(ds), max_samples, generator)
     ds = ds.select(rows) if len(rows) < len(ds) else ds
-    classes = None if y is None else getattr(ds.features[str(y)], "names", None)
+    classes = declared.get(y)
     if image is not None or names == pictures[:1]:
         items = (ds[row] for row in range(len(ds)))
         pairs = ((item[names[0]], None if y is None else item[y]) for item in items)

@@ -31,8 +31,8 @@ class Format:
 _OURS = {
     "npz": Format("arrays.read_npz", "arrays.write_npz", (".npz",)),
     "npy": Format("arrays.read_npy", None, (".npy",)),
-    "csv": Format("csv.read_csv", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
-    "parquet": Format("parquet.read_parquet", "parquet.write_parquet", (".parquet",)),
+    "csv": Format("tables.read_csv", "tables.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
+    "parquet": Format("tables.read_parquet", "tables.write_parquet", (".parquet",)),
     "folder": Format("folder.read_folder", "folder.write_folder"),
     "idx": Format("arrays.read_idx"),
 }

@@ -162,7 +162,7 @@ def layout(
         )
         if key not in names:
             check_known(f"{what} in {path}", key, names)
-        return key
+        return str(key)
 
     def special(key: Any, usual: str, what: str) -> str | None:
         if key is None:
