@@ -122,10 +122,8 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert run("flow", A, B, "-o", "link", "--n-steps", "3", "--overwrite") == 0
     assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2, 3]
     assert sorted(os.listdir("disk")) == ["run"]
-    assert (
-        run("resume", "link", "--n-steps", "4") == 0
-        and Trajectory.open("disk/run").indices[-1] == 4
-    )
+    assert run("resume", "link", "--n-steps", "4") == 0
+    assert Trajectory.open("disk/run").indices[-1] == 4
 
 
 def flow(directory, callback=None, **options):
