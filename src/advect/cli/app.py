@@ -122,15 +122,11 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     chosen = next((argument for argument in arguments if "--config" in argument.names), None)
     if chosen is None or not chosen.tokens:
         return
+    from advect.io.formats.guard import reading
+
     path = Path(chosen.tokens[-1].value).expanduser()
-    try:
+    with reading(path, "a TOML file", ValueError):
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        got = f"{path} ({error.strerror})"
-        raise InputError("cannot read the configuration", got, "Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        got = f"{path} ({error})"
-        raise InputError("the configuration must be a TOML file", got, "Correct it.") from None
     values.pop("config", None)
     for argument in arguments:
         option = _table_of(argument)

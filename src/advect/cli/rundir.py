@@ -60,17 +60,12 @@ _FILES = {
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read what ``write_json`` wrote; empty if there is no file."""
-    from advect.io.formats.guard import read_text
+    from advect.io.formats.guard import read_text, reading
 
-    try:
-        table = json.loads(read_text(path))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except InputError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        got = f"{path} ({error})"
-        raise InputError("not a JSON file, or damaged", got, "Restore it from a copy.") from None
+    with reading(path, "a JSON file", ValueError):
+        table = json.loads(read_text(path))
     refuse_if(not isinstance(table, dict), "not a JSON object", path, "Restore it from a copy.")
     return table
 
@@ -98,48 +93,38 @@ class RunConfig:
         for name in OBJECTS:
             table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
         values = {name: value for name, value in table.items() if value not in (None, {})}
-        ordered = dict(sorted(values.items(), key=lambda item: type(item[1]) is dict))
+        ordered = dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS))
         write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
 
     @classmethod
     def read(cls, directory: Path) -> RunConfig:
         """Read config.toml."""
-        from advect.io.formats.guard import read_text
+        from advect.io.formats.guard import read_text, reading
 
         path = directory / "config.toml"
-        try:
+        refuse_if(not path.exists(), "the run has no config.toml", directory, _PASS_RUN)
+        with reading(path, "the configuration of a run", ValueError, KeyError, TypeError):
             return cls.parse(tomllib.loads(read_text(path)))
-        except FileNotFoundError:
-            raise InputError("the run has no config.toml", directory, _PASS_RUN) from None
-        except InputError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            got = f"{path} ({type(error).__name__}: {error})".splitlines()[0]
-            raise InputError("config.toml cannot be used", got, "Restore it from a copy.") from None
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunConfig:
         """The content of config.toml; ``ValueError`` for wrong types and unknown names."""
-        source, target = values.pop("source"), values.pop("target", None)
-        if type(source) is not str or type(target) not in (str, type(None)):
-            raise ValueError("source and target must be text")
+        ends = {name: values.pop(name, None) for name in ("source", "target")}
         old = "steps" in values
         if old:
             values["n_steps"] = values.pop("steps")
-        for name in OBJECTS:
-            if type(values.get(name)) is dict:
-                values[name] = {key: as_text(value) for key, value in values[name].items()}
-        unknown = values.keys() - FlowSettings.__dataclass_fields__.keys()
-        if unknown:
+        for name in values.keys() & OBJECTS:
+            values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
+        if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():
             raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
-        return cls(source, target, _adapter().validate_python(values), old)
+        return _adapter().validate_python({**ends, "settings": values, "old": old})
 
 
 @cache
 def _adapter() -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(FlowSettings)
+    return TypeAdapter(RunConfig)
 
 
 def as_table(kind: str, made: Any) -> dict[str, str]:
@@ -151,7 +136,7 @@ def as_table(kind: str, made: Any) -> dict[str, str]:
 def _native(text: str) -> Any:
     """A number or truth value where the text stands for one."""
     value = query.guess(text)
-    return value if type(value) in (bool, int, float) and as_text(value) == text else text
+    return value if "," not in text and as_text(value) == text else text
 
 
 def environment(settings: FlowSettings, digests: Mapping[str, str]) -> dict[str, Any]:

@@ -39,7 +39,9 @@ class Content:
     path: Any = Path("x")
 
     def __post_init__(self) -> None:
-        if not isinstance(getattr(self.x, "dtype", None), np.dtype):
+        try:
+            np.dtype(self.x.dtype)
+        except (AttributeError, TypeError):
             self.x = np.asarray(self.x)
         refuse_if(
             not self.x.shape or 0 in self.x.shape,
@@ -136,9 +138,8 @@ def plain(label: Any) -> Any:
     """A label as a Python object; NaN, and NA and NaT of pandas, are missing labels."""
     if getattr(label, "ndim", None) == 0:  # scalars of numpy and torch
         label = label.item()
-    if type(label).__name__ in ("NAType", "NaTType"):
-        return None
-    return None if type(label) is float and math.isnan(label) else label
+    missing = type(label).__name__ in ("NAType", "NaTType") or label != label
+    return None if missing else label
 
 
 def as_names(y: np.ndarray, where: object) -> list[Any]:

@@ -50,7 +50,7 @@ def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
     except MemoryError:
         raise InputError("too large for the memory", path, "Read fewer rows of it.") from None
     except (*_BROKEN, *more) as error:
-        raise damaged(path, kind, f"{type(error).__name__}: {error}") from error
+        raise damaged(path, kind, f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 
 def check_regular(path: Path) -> None:
@@ -110,7 +110,7 @@ def check_size(path: Path, size: int) -> None:
 
 def damaged(path: Path, kind: str, why: str) -> InputError:
     """The error for content that is not what it should be."""
-    remedy = "Create the file again, or name its format: kind=…."
+    remedy = "Restore it from a copy, create it again, or name its format: kind=…."
     return InputError(f"not {kind}, or damaged", f"{path} ({why})", remedy)
 
 
