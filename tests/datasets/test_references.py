@@ -24,7 +24,7 @@ import torch
 import advect as ad
 from advect import InputError, LabeledDataset
 from advect.datasets import load
-from advect.io.reference import Reference
+from advect.io.loading import Reference
 
 NAMES = ["digits", "mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters", "cifar10", "stl10", "camelyon"]  # fmt: skip
 TOYS = ["gaussians", "moons", "rings", "swiss_roll"]

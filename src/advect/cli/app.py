@@ -20,10 +20,9 @@ import advect
 import advect.registry as registry
 from advect._util.checks import refuse_if
 from advect.cli import apps, ask, data, flow, look, maps, measure
-from advect.cli.code import check_run_code
+from advect.cli.code import check_run_code, note_typed
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
-from advect.cli.terms import note_typed
 from advect.errors import AdvectError, InputError
 from advect.registry import as_text
 

@@ -13,7 +13,7 @@ import advect.registry as registry
 from advect._util import defaults
 from advect._util.checks import refuse_if
 from advect.cli import rundir
-from advect.cli.code import absolute, is_code, load_object
+from advect.cli.code import Term, absolute, absolute_term, functional, is_code, load_object
 from advect.cli.options import OUTPUT, WRITE, Flag, FlowSettings, Out, Write
 from advect.cli.session import (
     FAILED,
@@ -26,7 +26,6 @@ from advect.cli.session import (
     session,
     write_json,
 )
-from advect.cli.terms import Term, absolute_term, functional
 from advect.errors import InputError
 
 if TYPE_CHECKING:

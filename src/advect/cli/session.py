@@ -311,7 +311,7 @@ def absolute_reference(reference: str) -> str:
 
 
 def _parsed(reference: str) -> Any:
-    from advect.io.reference import Reference
+    from advect.io.loading import Reference
 
     return Reference.parse(reference, names=[row.name for row in ad.datasets.names()])
 

@@ -19,9 +19,8 @@ from advect.data.laws.moments import Moments
 from advect.errors import InputError
 from advect.io.formats import kind_of, open_source, reader_options
 from advect.io.formats.content import class_names
-from advect.io.loading import load
+from advect.io.loading import Reference, load
 from advect.io.named import NAMES, SYNTHETIC
-from advect.io.reference import Reference
 
 
 class ClassStatistics:
