@@ -40,11 +40,6 @@ def same_table(frame, other, *, exact=True):
             assert frame[name].tolist() == other[name].tolist(), name
 
 
-@pytest.fixture
-def here(empty):
-    return empty
-
-
 def test_a_frame_comes_back_as_it_was():
     frame = pets()
     data = ad.LabeledDataset.from_frame(frame, label="kind", categorical="onehot")
@@ -57,7 +52,7 @@ def test_a_frame_comes_back_as_it_was():
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.npz"])
-def test_files_that_keep_everything_need_no_options(name, here):
+def test_files_that_keep_everything_need_no_options(name, empty):
     frame = pets()
     data = ad.LabeledDataset.from_frame(frame, label="kind", weights="weight", categorical="onehot")
     data.save(name)
@@ -70,7 +65,7 @@ def test_files_that_keep_everything_need_no_options(name, here):
 
 
 @pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.tsv"])
-def test_a_table_of_text_is_written_as_it_was(name, here):
+def test_a_table_of_text_is_written_as_it_was(name, empty):
     frame = pets()
     frame.to_csv("a.csv", index=False)
     data = ad.datasets.load("csv:a.csv?label=kind&categorical=onehot&dtype=float64")
@@ -86,7 +81,7 @@ def cli(*words):
 
 
 @pytest.fixture
-def run(here):
+def run(empty):
     """A flow between tables whose categories differ, scaled."""
     pets(12).to_csv("a.csv", index=False)
     pets(15, 3000.0).replace({"town": {"Chur": "Genf"}}).to_csv("b.csv", index=False)
@@ -100,7 +95,7 @@ def run(here):
         *space,
         *["--n-steps", "4", "--integrator.step-size", "0.5", "--no-report", "-o", "run"],
     )
-    return here / "run"
+    return empty / "run"
 
 
 def test_frames_come_back_in_the_units_of_the_source(run):
@@ -152,7 +147,7 @@ def test_the_way_back_in_python():
     np.testing.assert_allclose(back.weight, pets(12).weight)
 
 
-def test_a_run_without_a_space_is_as_it_is(here):
+def test_a_run_without_a_space_is_as_it_is(empty):
     cli("flow", "toy:moons?n=20", "-f", "norm", "--n-steps", "2", "--no-report", "-o", "run")
     assert torch.equal(ad.datasets.load("run:run").x, ad.datasets.load("run:run?units=common").x)
     with pytest.raises(InputError, match="no feature space"):
@@ -160,7 +155,7 @@ def test_a_run_without_a_space_is_as_it_is(here):
 
 
 @pytest.mark.slow
-def test_images_stay_images(here):
+def test_images_stay_images(empty):
     far = ["--integrator.step-size", "3", "--n-steps", "3", "--no-report"]
     cli("flow", "digits?n=30", "mnist?n=30", *far, "-o", "run")
     frames = ad.Trajectory.open("run")
@@ -178,7 +173,7 @@ def test_images_stay_images(here):
     assert float(ad.Trajectory.open("free")[-1].dataset.x.min()) < 0
 
 
-def test_only_images_are_bound(here):
+def test_only_images_are_bound(empty):
     from advect.spaces.images import brightness_range
 
     x = torch.rand(5, 4)
@@ -189,7 +184,7 @@ def test_only_images_are_bound(here):
     assert brightness_range(((2, 2), x - 0.5)) is None
 
 
-def test_what_passes_the_range_is_clipped_and_said(here):
+def test_what_passes_the_range_is_clipped_and_said(empty):
     x = np.full((2, 3, 3), 0.5)
     x[0, 0, 0], x[1, 0, 0] = -0.25, 1.5
     with pytest.warns(
@@ -226,7 +221,7 @@ def test_without_its_space_a_run_has_no_units(run, capsys):
 
 
 @pytest.fixture
-def narrow(here):
+def narrow(empty):
     """A flow between tables that share some columns, of which the source has the whole number and
     the truth value alone.
     """
@@ -234,7 +229,7 @@ def narrow(here):
     pets(15, 30.0).drop(columns=["coat", "town", "indoors"]).to_csv("b.csv", index=False)
     words = ["--space.columns", "common", "--n-steps", "2", "--no-report", "-o", "run"]
     cli("flow", *(f"csv:{name}?label=kind" for name in ("a.csv", "b.csv")), *words)
-    return here / "run"
+    return empty / "run"
 
 
 @pytest.mark.slow
@@ -251,13 +246,13 @@ def test_columns_that_the_flow_never_saw_are_left_out(narrow, capsys):
 
 
 @pytest.mark.slow
-def test_principal_components_are_said_to_be_less(here):
+def test_principal_components_are_said_to_be_less(empty):
     words = ["--space.project", "3", "--n-steps", "1", "--no-report", "-o", "run"]
     cli("flow", "digits?n=30", "digits?n=30&seed=1", *words)
     with pytest.warns(UserWarning, match="approximations"):
         ad.datasets.load("run:run@0")
 
 
-def test_spaces_around_labels_are_ignored(here):
+def test_spaces_around_labels_are_ignored(empty):
     Path("a.csv").write_text('x,label\n1,"a "\n2,a\n3, a\n4, b\n')
     assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}

@@ -501,9 +501,6 @@ def test_a_write_that_fails_leaves_nothing(name, late, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-# Contents
-
-
 # Progress
 
 
