@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect._util.query import split, typed
 from advect.errors import InputError
 
@@ -139,9 +139,8 @@ def call(name: str, target: Any, texts: Mapping[str, Any], shared: Mapping[str, 
     own = parameters(target)
     arguments = {**shared, **converted(name, target, texts)}
     missing = [one for one in own if own[one].default is own[one].empty and one not in arguments]
-    if missing:
-        given = ", ".join(arguments) or "none"
-        raise InputError(f"{name} needs more options", given, f"Also give {', '.join(missing)}.")
+    what = f"{name} needs more options"
+    refuse_if(missing, what, ", ".join(arguments) or "none", f"Also give {', '.join(missing)}.")
     return target(**arguments)
 
 
@@ -158,9 +157,9 @@ def converted(name: str, target: Any, texts: Mapping[str, Any]) -> dict[str, Any
 
 def _converted(what: str, option: str, value: Any, parameter: inspect.Parameter) -> Any:
     text = as_text(value)
-    annotation = parameter.annotation
-    annotation = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    annotation = "" if parameter.annotation is parameter.empty else annotation
+    declared = parameter.annotation
+    name = str(getattr(declared, "__name__", declared))  # an annotation is a text or a type
+    annotation = "" if declared is parameter.empty else name
     inner = unquote(text)
     if inner.partition("?")[0] in _NAMES.get(option, ()):
         return make(option, inner)
@@ -187,13 +186,13 @@ def describe(kind: str, made: Any) -> dict[str, Any]:
         return {}
     table: dict[str, Any] = {"name": name}
     for option in parameters(type(made)):
-        value = getattr(made, option, None)
-        if option in _NAMES and type(value) not in (int, float, str, type(None)):
-            inner = describe(option, value)
-            if inner:
-                table[option] = _line(inner)
-        elif type(value) in (bool, int, float, str) or _is_flat(value):
-            table[option] = list(value) if type(value) is tuple else value
+        value: Any = getattr(made, option, None)
+        many = type(value) in (tuple, list)
+        kinds = set(map(type, value if many else [value]))
+        if option in _NAMES and (inner := describe(option, value)):
+            table[option] = _line(inner)
+        elif kinds <= ({int, float} if many else {bool, int, float, str}):
+            table[option] = list(value) if many else value
     return table
 
 
@@ -202,15 +201,8 @@ def _line(table: Mapping[str, Any]) -> str:
     return table["name"] + ("?" + "&".join(options) if options else "")
 
 
-def _is_flat(value: Any) -> bool:
-    return type(value) in (tuple, list) and all(type(part) in (int, float) for part in value)
-
-
 def as_text(value: Any) -> str:
     """A value of a TOML file as it would be typed."""
-    match value:
-        case bool() | None:
-            return str(value).lower()
-        case list() | tuple():
-            return ",".join(as_text(part) for part in value)
-    return str(value)
+    if type(value) in (list, tuple):
+        return ",".join(map(as_text, value))
+    return str(value).lower() if value in (None, True, False) else str(value)

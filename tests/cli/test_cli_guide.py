@@ -42,8 +42,3 @@ def run(line, monkeypatch, capsys):
     captured = capsys.readouterr()
     assert code == 0, f"{line}\n{captured.err}"
     assert captured.out.strip(), line
-
-
-@pytest.mark.parametrize("name", ["cli.svg"])
-def test_the_picture_of_the_guide_is_there(name):
-    assert (GUIDE.parent / "img" / name).stat().st_size > 10_000

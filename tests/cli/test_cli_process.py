@@ -114,18 +114,14 @@ def same_run(one, other):
     assert (one / "frames.jsonl").read_bytes() == (other / "frames.jsonl").read_bytes()
     for index in (0, 50, 100, STEPS):
         a, b = (read_tensors(run / "frames" / f"{index:06d}.safetensors") for run in (one, other))
-        assert (
-            a[1] == b[1]
-            and a[0].keys() == b[0].keys()
-            and all(torch.equal(a[0][name], b[0][name]) for name in a[0])
-        )
+        assert a[1] == b[1] and a[0].keys() == b[0].keys()
+        assert all(torch.equal(a[0][name], b[0][name]) for name in a[0])
     curves = [
         [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         for run in (one, other)
     ]
-    assert [[r["index"], r["value"], r["terms"]] for r in curves[0]] == [
-        [r["index"], r["value"], r["terms"]] for r in curves[1]
-    ]
+    found = [[r["index"], r["value"], r["terms"]] for r in curves[0]]
+    assert found == [[r["index"], r["value"], r["terms"]] for r in curves[1]]
 
 
 def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signal.SIGINT):

@@ -80,9 +80,8 @@ def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     said = cli(
         capsys, "flow", "-c", "run/config.toml", "-o", "same", "--n-steps", "3", "-q", "--json"
     )
-    assert json.loads(said.out)["value"] == pytest.approx(
-        json.loads(Path("run/result.json").read_text())["value"], rel=1e-6
-    )
+    wanted = pytest.approx(json.loads(Path("run/result.json").read_text())["value"], rel=1e-6)
+    assert json.loads(said.out)["value"] == wanted
     Layer(seed=5).export(Path("net.onnx"))
     said = cli(capsys, "resume", "run", "--n-steps", "4", "-q", code=2).err
     assert "the encoder has changed since the run began" in said

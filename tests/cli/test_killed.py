@@ -83,17 +83,14 @@ def after_flow(before):
     """A new run: what it had committed is there, and going on makes it whole."""
     kept = ad.Trajectory.open("new").indices if Path("new/frames.jsonl").exists() else []
     assert len(kept) < 4 or load_snapshot(Path("new")).index >= kept[-1] - 2
-    assert (
-        main(["flow", A, B, "-o", "new", "--n-steps", "16", "--resume", "--no-report", *SMALL]) == 0
-    )
+    found = main(["flow", A, B, "-o", "new", "--n-steps", "16", "--resume", "--no-report", *SMALL])
+    assert found == 0
     same_as_whole("new")
 
 
 def after_resume(before):
-    assert (
-        ad.Trajectory.open("run").indices[:9] == list(range(9))
-        and load_snapshot(Path("run")).index >= 8
-    )
+    assert ad.Trajectory.open("run").indices[:9] == list(range(9))
+    assert load_snapshot(Path("run")).index >= 8
     assert main(["resume", "run", "--n-steps", "16", "--no-report", "-q"]) == 0
     same_as_whole("run")
 
@@ -123,9 +120,8 @@ def after_overwrite(before):
 def after_report(before):
     now = content("run")
     page = Path("report.html")
-    assert {path: now[path] for path in before if path != page} == {
-        path: before[path] for path in before if path != page
-    }
+    found = {path: now[path] for path in before if path != page}
+    assert found == {path: before[path] for path in before if path != page}
     assert now[page].endswith(before[page][-20:]) and len(now[page]) > 10_000
     assert main(["report", "run", "-q"]) == 0
 
@@ -137,9 +133,8 @@ def after_convert(before):
 
 
 def after_fit(before):
-    assert maps.load("again/map.safetensors") is not None and json.loads(
-        Path("again/space.json").read_text()
-    )
+    assert maps.load("again/map.safetensors") is not None
+    assert json.loads(Path("again/space.json").read_text())
     assert main(["map", "fit", "run", "-o", "again", "--map", "nearest", "--overwrite", "-q"]) == 0
     assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
 

@@ -97,9 +97,8 @@ def test_pipes_and_devices_are_not_written_over(option, made, stopped):
         stopped(name, "data", "convert", S, "-o", name, *option)
     os.mkfifo("page.html")
     stopped("page.html", "report", str(made), "-o", "page.html", *option)
-    assert (
-        Path("ff.csv").is_fifo() and Path("page.html").is_fifo() and Path("zero.npz").is_symlink()
-    )
+    assert Path("ff.csv").is_fifo() and Path("page.html").is_fifo()
+    assert Path("zero.npz").is_symlink()
 
 
 @pytest.mark.parametrize(

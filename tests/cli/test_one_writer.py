@@ -23,6 +23,7 @@ from advect.flows.snapshots import load_snapshot
 from advect.io.trajectory import Trajectory
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
+FLOW = [sys.executable, "-m", "advect", "flow", A, B, "-o", "run", "-q", "--no-report"]
 HOLD = """
 import sys
 from pathlib import Path
@@ -90,18 +91,9 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
 @pytest.mark.slow
 def test_two_flows_to_one_place_do_not_mix():
     """What two processes did at the same time is one run, and one of them was refused."""
-    words = [
-        sys.executable,
-        "-m",
-        "advect",
-        "flow",
-        A,
-        B,
-        *["-o", "run", "--n-steps", "30", "--record-every", "1", "-q"],
-    ]
+    words = [*FLOW, "--n-steps", "30", "--record-every", "1"]
     both = [
-        subprocess.Popen([*words, "--no-report", "--seed", str(seed)], stderr=subprocess.PIPE)
-        for seed in (0, 1)
+        subprocess.Popen([*words, "--seed", str(seed)], stderr=subprocess.PIPE) for seed in (0, 1)
     ]
     said = [process.communicate()[1].decode() for process in both]
     assert sorted(process.returncode for process in both) == [0, 2], said
@@ -122,10 +114,8 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert run("flow", A, B, "-o", "link", "--n-steps", "3", "--overwrite") == 0
     assert Path("link").is_symlink() and Trajectory.open("disk/run").indices == [0, 1, 2, 3]
     assert sorted(os.listdir("disk")) == ["run"]
-    assert (
-        run("resume", "link", "--n-steps", "4") == 0
-        and Trajectory.open("disk/run").indices[-1] == 4
-    )
+    assert run("resume", "link", "--n-steps", "4") == 0
+    assert Trajectory.open("disk/run").indices[-1] == 4
 
 
 def flow(directory, callback=None, **options):
@@ -258,18 +248,9 @@ def test_an_old_run_is_never_hidden(moment, capsys, content):
 @pytest.mark.slow
 def test_a_closed_terminal_stops_after_the_step():
     """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
-    words = [
-        sys.executable,
-        "-m",
-        "advect",
-        "flow",
-        A,
-        B,
-        *["-o", "run", "--n-steps", "100000", "-q", "--no-report"],
-    ]
     # heard also where the tests themselves run under nohup, which children inherit
     process = subprocess.Popen(
-        words,
+        [*FLOW, "--n-steps", "100000"],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),

@@ -252,10 +252,8 @@ def test_a_damaged_frame_costs_itself(capsys):
     path = Path("run/frames/000002.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"\1")
     assert main(["report", "run", "-o", "page.html"]) == 0
-    assert (
-        "000002.safetensors" in capsys.readouterr().err
-        and "000002.safetensors" in Path("page.html").read_text()
-    )
+    assert "000002.safetensors" in capsys.readouterr().err
+    assert "000002.safetensors" in Path("page.html").read_text()
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from advect.cli.app import main
 from advect.errors import InputError
 
 
-def pets(n: int = 12, shift: float = 0.0) -> pd.DataFrame:
+def pets(n=12, shift=0.0):
     """A table with every kind of column, in no particular units."""
     rng = np.random.default_rng(int(shift) + n)
     return pd.DataFrame(
@@ -33,19 +33,14 @@ def pets(n: int = 12, shift: float = 0.0) -> pd.DataFrame:
     )
 
 
-def same_table(frame: pd.DataFrame, other: pd.DataFrame, *, exact: bool = True) -> None:
+def same_table(frame, other, *, exact=True):
     assert list(frame.columns) == list(other.columns)
     for name in frame.columns:
         if exact or name != "weight":
             assert frame[name].tolist() == other[name].tolist(), name
 
 
-@pytest.fixture
-def here(empty: Path) -> Path:
-    return empty
-
-
-def test_a_frame_comes_back_as_it_was() -> None:
+def test_a_frame_comes_back_as_it_was():
     frame = pets()
     data = ad.LabeledDataset.from_frame(frame, label="kind", categorical="onehot")
     back = data.to_pandas()
@@ -57,7 +52,7 @@ def test_a_frame_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.npz"])
-def test_files_that_keep_everything_need_no_options(name: str, here: Path) -> None:
+def test_files_that_keep_everything_need_no_options(name, empty):
     frame = pets()
     data = ad.LabeledDataset.from_frame(frame, label="kind", weights="weight", categorical="onehot")
     data.save(name)
@@ -70,24 +65,23 @@ def test_files_that_keep_everything_need_no_options(name: str, here: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.tsv"])
-def test_a_table_of_text_is_written_as_it_was(name: str, here: Path) -> None:
+def test_a_table_of_text_is_written_as_it_was(name, empty):
     frame = pets()
     frame.to_csv("a.csv", index=False)
     data = ad.datasets.load("csv:a.csv?label=kind&categorical=onehot&dtype=float64")
     data.save(name)
     same_table(frame, pd.read_csv(name, sep="\t" if name.endswith(".tsv") else ","))
     again = ad.datasets.load(name, label="kind", categorical="onehot", dtype="float64")
-    assert (
-        torch.equal(again.x, data.x) and again.table == data.table and again.labels == data.labels
-    )
+    assert torch.equal(again.x, data.x) and again.table == data.table
+    assert again.labels == data.labels
 
 
-def cli(*words: str) -> None:
+def cli(*words):
     assert main([*words, "-q"]) == 0
 
 
 @pytest.fixture
-def run(here: Path) -> Path:
+def run(empty):
     """A flow between tables whose categories differ, scaled."""
     pets(12).to_csv("a.csv", index=False)
     pets(15, 3000.0).replace({"town": {"Chur": "Genf"}}).to_csv("b.csv", index=False)
@@ -101,10 +95,10 @@ def run(here: Path) -> Path:
         *space,
         *["--n-steps", "4", "--integrator.step-size", "0.5", "--no-report", "-o", "run"],
     )
-    return here / "run"
+    return empty / "run"
 
 
-def test_frames_come_back_in_the_units_of_the_source(run: Path) -> None:
+def test_frames_come_back_in_the_units_of_the_source(run):
     frame = pets(12)
     cli("data", "convert", "run:run@0", "-o", "first.csv")
     first = pd.read_csv("first.csv")
@@ -112,23 +106,18 @@ def test_frames_come_back_in_the_units_of_the_source(run: Path) -> None:
     np.testing.assert_allclose(first.weight, frame.weight)
     cli("data", "convert", "run:run@-1", "-o", "last.parquet")
     last = pd.read_parquet("last.parquet")
-    assert (
-        set(last.columns) == set(frame.columns)
-        and last.indoors.dtype == bool
-        and last.age.dtype == np.int64
-    )
+    assert set(last.columns) == set(frame.columns) and last.indoors.dtype == bool
+    assert last.age.dtype == np.int64
     assert set(last.town) <= {"Bern", "Basel", "Chur"}
     assert 4500 < last.weight.mean() < 7000  # on the way from 4000 to 7000
     assert ad.datasets.load("run:run@-1").x.dtype == torch.float64
 
 
 @pytest.mark.slow
-def test_scaled_ones_come_when_asked(run: Path) -> None:
+def test_scaled_ones_come_when_asked(run):
     scaled = ad.datasets.load("run:run@0?units=common")
-    assert (
-        torch.equal(scaled.x, ad.Trajectory.open(run)[0].dataset.x)
-        and float(scaled.x.abs().max()) < 10
-    )
+    assert torch.equal(scaled.x, ad.Trajectory.open(run)[0].dataset.x)
+    assert float(scaled.x.abs().max()) < 10
     target = ad.datasets.load("run:run@-1", units="target")
     assert "town=Genf" in (target.columns or ()) and "town=Chur" not in (target.columns or ())
     with pytest.raises(InputError, match="unknown units; got 'sauce'. Did you mean 'source'"):
@@ -136,7 +125,7 @@ def test_scaled_ones_come_when_asked(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_map_gives_the_units_back(run: Path) -> None:
+def test_a_map_gives_the_units_back(run):
     cli("map", "fit", "run", "-o", "map", "--map", "nearest")
     ref = "csv:a.csv?label=kind&categorical=onehot&dtype=float64"
     cli("map", "apply", "map", ref, "-o", "there.csv")
@@ -146,7 +135,7 @@ def test_a_map_gives_the_units_back(run: Path) -> None:
     assert float(ad.datasets.load("scaled.npz").x.abs().max()) < 10
 
 
-def test_the_way_back_in_python() -> None:
+def test_the_way_back_in_python():
     first, second = (
         ad.LabeledDataset.from_frame(pets(n, s), label="kind", categorical="onehot")
         for n, s in ((12, 0), (9, 2))
@@ -158,7 +147,7 @@ def test_the_way_back_in_python() -> None:
     np.testing.assert_allclose(back.weight, pets(12).weight)
 
 
-def test_a_run_without_a_space_is_as_it_is(here: Path) -> None:
+def test_a_run_without_a_space_is_as_it_is(empty):
     cli("flow", "toy:moons?n=20", "-f", "norm", "--n-steps", "2", "--no-report", "-o", "run")
     assert torch.equal(ad.datasets.load("run:run").x, ad.datasets.load("run:run?units=common").x)
     with pytest.raises(InputError, match="no feature space"):
@@ -166,7 +155,7 @@ def test_a_run_without_a_space_is_as_it_is(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_images_stay_images(here: Path) -> None:
+def test_images_stay_images(empty):
     far = ["--integrator.step-size", "3", "--n-steps", "3", "--no-report"]
     cli("flow", "digits?n=30", "mnist?n=30", *far, "-o", "run")
     frames = ad.Trajectory.open("run")
@@ -175,11 +164,8 @@ def test_images_stay_images(here: Path) -> None:
     )
     for units, side in (("source", 8), ("target", 28), ("common", 28)):
         back = ad.datasets.load("run:run@-1", units=units)
-        assert (
-            back.sample_shape == (side, side)
-            and float(back.x.min()) >= 0
-            and float(back.x.max()) <= 1
-        )
+        assert back.sample_shape == (side, side) and float(back.x.min()) >= 0
+        assert float(back.x.max()) <= 1
         cli("data", "convert", f"run:run@-1?units={units}", "-o", units)
         files = list(Path(units).rglob("*.png"))
         assert len(files) == 30 and Image.open(files[0]).size == (side, side)
@@ -187,7 +173,7 @@ def test_images_stay_images(here: Path) -> None:
     assert float(ad.Trajectory.open("free")[-1].dataset.x.min()) < 0
 
 
-def test_only_images_are_bound(here: Path) -> None:
+def test_only_images_are_bound(empty):
     from advect.spaces.images import brightness_range
 
     x = torch.rand(5, 4)
@@ -198,7 +184,7 @@ def test_only_images_are_bound(here: Path) -> None:
     assert brightness_range(((2, 2), x - 0.5)) is None
 
 
-def test_what_passes_the_range_is_clipped_and_said(here: Path) -> None:
+def test_what_passes_the_range_is_clipped_and_said(empty):
     x = np.full((2, 3, 3), 0.5)
     x[0, 0, 0], x[1, 0, 0] = -0.25, 1.5
     with pytest.warns(
@@ -211,9 +197,7 @@ def test_what_passes_the_range_is_clipped_and_said(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_its_space_a_run_has_no_units(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_its_space_a_run_has_no_units(run, capsys):
     """Scaled numbers are never rounded to the user's whole numbers and truth values."""
     cli("map", "fit", "run", "-o", "map", "--map", "nearest")
     (run / "space.json").unlink()
@@ -228,9 +212,8 @@ def test_without_its_space_a_run_has_no_units(
     assert main(["data", "convert", "run:run@0", "-o", "no.csv", "-q"]) == 2
     cli("data", "convert", "run:run@0?units=common", "-o", "scaled.csv")
     scaled = pd.read_csv("scaled.csv")
-    assert "kind" in scaled and all(
-        scaled[name].dtype == np.float64 for name in ("age", "indoors", "coat=long")
-    )
+    assert "kind" in scaled
+    assert all(scaled[name].dtype == np.float64 for name in ("age", "indoors", "coat=long"))
     (Path("map") / "space.json").unlink()
     reference = "csv:a.csv?label=kind&categorical=onehot"
     assert main(["map", "apply", "map", reference, "-o", "no.csv", "-q"]) == 2
@@ -238,7 +221,7 @@ def test_without_its_space_a_run_has_no_units(
 
 
 @pytest.fixture
-def narrow(here: Path) -> Path:
+def narrow(empty):
     """A flow between tables that share some columns, of which the source has the whole number and
     the truth value alone.
     """
@@ -246,35 +229,30 @@ def narrow(here: Path) -> Path:
     pets(15, 30.0).drop(columns=["coat", "town", "indoors"]).to_csv("b.csv", index=False)
     words = ["--space.columns", "common", "--n-steps", "2", "--no-report", "-o", "run"]
     cli("flow", *(f"csv:{name}?label=kind" for name in ("a.csv", "b.csv")), *words)
-    return here / "run"
+    return empty / "run"
 
 
 @pytest.mark.slow
-def test_columns_that_the_flow_never_saw_are_left_out(
-    narrow: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_that_the_flow_never_saw_are_left_out(narrow, capsys):
     assert main(["data", "convert", "run:run@0", "-o", "first.csv"]) == 0
     assert "left out: indoors" in capsys.readouterr().err
     first = pd.read_csv("first.csv")
-    assert (
-        list(first.columns) == ["weight", "age", "kind"]
-        and first.age.tolist() == pets().age.tolist()
-    )
+    assert list(first.columns) == ["weight", "age", "kind"]
+    assert first.age.tolist() == pets().age.tolist()
     cli("map", "fit", "run", "-o", "map", "--map", "nearest")
     assert main(["map", "apply", "map", "csv:a.csv?label=kind", "-o", "there.csv"]) == 0
-    assert "left out: indoors" in capsys.readouterr().err and "indoors" not in pd.read_csv(
-        "there.csv"
-    )
+    assert "left out: indoors" in capsys.readouterr().err
+    assert "indoors" not in pd.read_csv("there.csv")
 
 
 @pytest.mark.slow
-def test_principal_components_are_said_to_be_less(here: Path) -> None:
+def test_principal_components_are_said_to_be_less(empty):
     words = ["--space.project", "3", "--n-steps", "1", "--no-report", "-o", "run"]
     cli("flow", "digits?n=30", "digits?n=30&seed=1", *words)
     with pytest.warns(UserWarning, match="approximations"):
         ad.datasets.load("run:run@0")
 
 
-def test_spaces_around_labels_are_ignored(here: Path) -> None:
+def test_spaces_around_labels_are_ignored(empty):
     Path("a.csv").write_text('x,label\n1,"a "\n2,a\n3, a\n4, b\n')
     assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}

@@ -41,7 +41,7 @@ CONTENTS = [
 ]
 
 
-def made(suffix: str, contents: list[Content], folder: Path) -> list[bytes]:
+def made(suffix, contents, folder):
     found = []
     for at, content in enumerate(contents):
         path = folder / f"made{at}{suffix}"
@@ -50,13 +50,13 @@ def made(suffix: str, contents: list[Content], folder: Path) -> list[bytes]:
     return found
 
 
-def npz(folder: Path) -> Corpus:
+def npz(folder):
     file, x = io.BytesIO(), np.asfortranarray(np.arange(24.0).reshape(6, 4))
     np.savez_compressed(file, x_train=x, y_train=np.arange(6) % 2, x_test=x, y_test=[0] * 6)
     return [(content, {}) for content in [file.getvalue(), *made(".npz", CONTENTS, folder)]]
 
 
-def npy(folder: Path) -> Corpus:
+def npy(folder):
     out = []
     for array in (np.eye(5), np.arange(60, dtype=np.uint8).reshape(3, 4, 5)):
         file = io.BytesIO()
@@ -65,8 +65,8 @@ def npy(folder: Path) -> Corpus:
     return out
 
 
-def text(suffix: str) -> Callable[[Path], Corpus]:
-    def corpus(folder: Path) -> Corpus:
+def text(suffix):
+    def corpus(folder):
         rows = b"u,v,indoors,coat,kind\n" + b"1,2.5,true,short,cat\n3,-4e3,false,long,dog\n" * 4
         content = gzip.compress(rows) if suffix.endswith(".gz") else rows
         asked = {"label": "kind", "categorical": "onehot"}
@@ -76,7 +76,7 @@ def text(suffix: str) -> Callable[[Path], Corpus]:
     return corpus
 
 
-def parquet(folder: Path) -> Corpus:
+def parquet(folder):
     out = [(content, {}) for content in made(".parquet", CONTENTS, folder)]
     lists = pa.table({"x": [[[1, 2], [3, 4]]] * 3, "label": ["a", None, "b"]})
     mixed = pa.table({"u": [1.0, 2, 3] * 9, "b": [True, False, True] * 9, "t": ["p", "q", "r"] * 9})
@@ -87,17 +87,17 @@ def parquet(folder: Path) -> Corpus:
     return out
 
 
-def idx(folder: Path) -> Corpus:
+def idx(folder):
     shape = (3, 4, 4)
     return [(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape) + bytes(48), {})]
 
 
-def idx_gz(folder: Path) -> Corpus:
+def idx_gz(folder):
     return [(gzip.compress(content), options) for content, options in idx(folder)]
 
 
-def image(kind: str) -> Callable[[Path], Corpus]:
-    def corpus(folder: Path) -> Corpus:
+def image(kind):
+    def corpus(folder):
         out = []
         for mode in ("RGB", "L"):
             file = io.BytesIO()
@@ -125,7 +125,7 @@ SIZES = [0, 1, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 64) - 1]
 WORDS = [b"\0" * 9, b"nan", b"1e999", b'"', b"\xff\xfe", b"[" * 20000, b"\n" * 300, b"9" * 400]
 
 
-def damage(rng: random.Random, content: bytes) -> bytes:
+def damage(rng, content):
     """One mutation of bytes."""
     data = bytearray(content)
     at, upto = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
@@ -164,7 +164,7 @@ def damage(rng: random.Random, content: bytes) -> bytes:
     return bytes(data)
 
 
-def inside(rng: random.Random, name: str, content: bytes) -> bytes:
+def inside(rng, name, content):
     """One mutation of what a container holds; the container itself is sound."""
     if name.endswith(".gz"):
         return gzip.compress(damage(rng, gzip.decompress(content)), 1)
@@ -193,11 +193,11 @@ class Hang(BaseException):
     """Nothing that a reader would take for an error of the file."""
 
 
-def late(*_: object) -> None:
+def late(*_):
     raise Hang
 
 
-def read(path: Path, options: dict[str, Any]) -> str:
+def read(path, options):
     """ "read" or "refused"; anything else is the fault of the reader."""
     signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of work: other processes may have the cores
@@ -212,7 +212,7 @@ def read(path: Path, options: dict[str, Any]) -> str:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def attack(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
+def attack(name, count, seed, folder):
     place, corpus = READERS[name]
     rng, path = random.Random(f"{name} {seed}"), folder / place
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +235,7 @@ def attack(name: str, count: int, seed: int, folder: Path) -> dict[str, Any]:
     return told | {"grown": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024}
 
 
-def main() -> None:
+def main():
     names, count, seed, folder = sys.argv[1].split(","), *map(int, sys.argv[2:4]), Path(sys.argv[4])
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, taken + ROOM))

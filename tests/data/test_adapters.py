@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,12 +35,12 @@ names = st.sampled_from(
 )
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
 @st.composite
-def datasets(draw: st.DrawFn) -> LabeledDataset:
+def datasets(draw):
     n, shape = (
         draw(st.integers(1, 7)),
         draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)])),
@@ -70,7 +68,7 @@ def datasets(draw: st.DrawFn) -> LabeledDataset:
     )
 
 
-def same(one: LabeledDataset, other: LabeledDataset, *apart: str) -> None:
+def same(one, other, *apart):
     """Equal but for these fields."""
     assert torch.equal(one.x, other.x) and one.x.dtype == other.x.dtype
     assert one.sample_shape == other.sample_shape
@@ -89,7 +87,7 @@ def same(one: LabeledDataset, other: LabeledDataset, *apart: str) -> None:
 
 @QUICK
 @given(datasets())
-def test_numpy_and_back(data: LabeledDataset) -> None:
+def test_numpy_and_back(data):
     x, labels = data.numpy()
     assert x.shape == (len(data), *data.sample_shape) and labels.shape == (len(data),)
     same(LabeledDataset(x, labels, data.weights, data.classes, columns=data.columns), data)
@@ -104,14 +102,14 @@ def test_numpy_and_back(data: LabeledDataset) -> None:
     [(["a", "bc"], "U"), ([1, 2], "i"), ([True, False], "b"), ([0.5, 1.5], "f"), (["a", None], "O"), ([1, "a"], "O"),
      ([(1,), (2,)], "O"), ([None, None], "O"), (["a\0", "b"], "O"), ([2**70, 1], "O")],
 )  # fmt: skip
-def test_labels_have_a_plain_dtype_where_they_can(labels: list, kind: str) -> None:
+def test_labels_have_a_plain_dtype_where_they_can(labels, kind):
     array = LabeledDataset(np.zeros((2, 1)), labels).numpy()[1]
     assert array.dtype.kind == kind and array.tolist() == labels
 
 
 @QUICK
 @given(datasets(), st.integers(1, 3))
-def test_torch_and_back(data: LabeledDataset, batch: int) -> None:
+def test_torch_and_back(data, batch):
     pairs = data.to_torch()
     same(LabeledDataset.from_torch(pairs), data, "weights", "columns")
     same(LabeledDataset.from_torch(Subset(pairs, range(len(data)))), data, "weights", "columns")
@@ -127,7 +125,7 @@ def test_torch_and_back(data: LabeledDataset, batch: int) -> None:
 @QUICK
 @given(datasets())
 @example(LabeledDataset(np.zeros((2, 2)), [("a", 1), None], classes=[("a", 1), ("b", 2)]))
-def test_pandas_and_back(data: LabeledDataset) -> None:
+def test_pandas_and_back(data):
     taken = {"label", "w"} & set(data.columns or ())
     if taken:
         return
@@ -146,10 +144,10 @@ def test_pandas_and_back(data: LabeledDataset) -> None:
 
 
 class Stream(IterableDataset):
-    def __init__(self, n: int) -> None:
+    def __init__(self, n):
         self.n = n
 
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return ((torch.full((2,), float(i)), i % 3) for i in range(self.n))
 
 
@@ -158,30 +156,27 @@ class Pictures:
 
     classes = ("cat", "dog")
 
-    def __init__(self, *pictures: Image.Image) -> None:
+    def __init__(self, *pictures):
         self.pictures, self.read = pictures, Counter()
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.pictures)
 
-    def __getitem__(self, row: int) -> tuple[Image.Image, int]:
+    def __getitem__(self, row):
         self.read[row] += 1
         return self.pictures[row], row % 2
 
 
-def picture(mode: str = "L", size: tuple[int, int] = (4, 3), value: Any = None) -> Image.Image:
+def picture(mode="L", size=(4, 3), value=None):
     return Image.new(
         mode, size, value if value is not None else {"L": 51, "RGB": (255, 0, 51), "1": 1}[mode]
     )
 
 
-def test_pictures_have_values_from_0_to_1() -> None:
+def test_pictures_have_values_from_0_to_1():
     gray = LabeledDataset.from_torch(Pictures(picture(), picture("1")))
-    assert (
-        gray.sample_shape == (3, 4)
-        and gray.labels == ["cat", "dog"]
-        and gray.classes == ("cat", "dog")
-    )
+    assert gray.sample_shape == (3, 4) and gray.labels == ["cat", "dog"]
+    assert gray.classes == ("cat", "dog")
     assert gray.x[0].tolist() == [51 / np.float32(255)] * 12 and gray.x[1].tolist() == [1.0] * 12
     colour = LabeledDataset.from_torch(Pictures(picture("RGB")))
     assert colour.samples[0, 0, 0].tolist() == [1.0, 0.0, np.float32(51) / np.float32(255)]
@@ -198,7 +193,7 @@ def test_pictures_have_values_from_0_to_1() -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.int64, torch.bool, torch.float16, torch.bfloat16]
 )
-def test_values_of_tensors_stay(dtype: torch.dtype) -> None:
+def test_values_of_tensors_stay(dtype):
     x = torch.arange(12).reshape(2, 2, 3).to(dtype)
     for dataset in (
         TensorDataset(x),
@@ -207,22 +202,16 @@ def test_values_of_tensors_stay(dtype: torch.dtype) -> None:
         list(x.float().numpy().astype("f2")),
     ):
         data = LabeledDataset.from_torch(dataset)
-        assert (
-            torch.equal(data.samples, x.float()) and not data.labeled.any() and data.classes == ()
-        )
+        assert torch.equal(data.samples, x.float()) and not data.labeled.any()
+        assert data.classes == ()
 
 
-def test_labels_of_many_kinds() -> None:
-    def read(*labels: Any, **options: Any) -> LabeledDataset:
+def test_labels_of_many_kinds():
+    def read(*labels, **options):
         return LabeledDataset.from_torch([(torch.zeros(2), label) for label in labels], **options)
 
-    assert read(1, torch.tensor(2), np.int64(5), torch.tensor([7]), np.array(9)).labels == [
-        1,
-        2,
-        5,
-        7,
-        9,
-    ]
+    found = read(1, torch.tensor(2), np.int64(5), torch.tensor([7]), np.array(9)).labels
+    assert found == [1, 2, 5, 7, 9]
     assert read("b", "a").classes == ("a", "b")
     assert read(2, 0, -1, None, 1.0, classes="abc").labels == ["c", "a", None, None, "b"]
     assert read(1, 0, classes=[1, 0]).labels == [0, 1]  # positions, whatever the names are
@@ -230,7 +219,7 @@ def test_labels_of_many_kinds() -> None:
     assert read("b", None).labels == ["b", None]
 
 
-def test_draws_choose_before_they_read() -> None:
+def test_draws_choose_before_they_read():
     dataset = Pictures(*[picture(value=row) for row in range(40)])
     data = LabeledDataset.from_torch(dataset, max_samples=7, generator=seeded(3))
     assert sum(dataset.read.values()) == 7
@@ -244,7 +233,7 @@ def test_draws_choose_before_they_read() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loader", [False, True])
-def test_a_reservoir_draws_uniformly(loader: bool) -> None:
+def test_a_reservoir_draws_uniformly(loader):
     """Each of 12 samples is kept in a third of 600 draws, within five standard errors."""
     counts, generator = Counter(), seeded()
     stream = DataLoader(Stream(12), batch_size=5) if loader else Stream(12)
@@ -275,7 +264,7 @@ BAD_TORCH = [
 
 
 @pytest.mark.parametrize(("dataset", "options", "message"), BAD_TORCH)
-def test_bad_torch_datasets(dataset: Any, options: dict[str, Any], message: str) -> None:
+def test_bad_torch_datasets(dataset, options, message):
     with pytest.raises(InputError, match=message):
         LabeledDataset.from_torch(dataset, **options)
 
@@ -283,7 +272,7 @@ def test_bad_torch_datasets(dataset: Any, options: dict[str, Any], message: str)
 # pandas
 
 
-def test_frames_of_many_dtypes() -> None:
+def test_frames_of_many_dtypes():
     frame = pd.DataFrame(
         {
             "f4": np.array([1.5, 2.5], "f4"),
@@ -297,17 +286,15 @@ def test_frames_of_many_dtypes() -> None:
         index=[5, 5],
     )
     data = LabeledDataset.from_frame(frame, label="y")
-    assert (
-        data.x.tolist() == [[1.5, 1, 3, 1, 1, 0], [2.5, 2, 4, 0, 0, 1]]
-        and data.x.dtype == torch.float32
-    )
+    assert data.x.tolist() == [[1.5, 1, 3, 1, 1, 0], [2.5, 2, 4, 0, 0, 1]]
+    assert data.x.dtype == torch.float32
     assert data.columns == ("f4", "i", "Int", "b", "boolean", "7")
     assert data.classes == ("lo", "mid", "hi") and data.labels == ["lo", None]
     assert LabeledDataset.from_frame(frame.assign(f8=0.5), label="y").x.dtype == torch.float64
     assert LabeledDataset.from_frame(frame[["i", 7]], label=7).labels == [0, 1]
 
 
-def test_categories_become_columns() -> None:
+def test_categories_become_columns():
     frame = pd.DataFrame(
         {
             "c": ["b", "a"],
@@ -321,20 +308,14 @@ def test_categories_become_columns() -> None:
     assert data.x.tolist() == [[0, 1, 1, 0, 1, 0], [1, 0, 2, 0, 0, 1]] and data.labels == [1, None]
 
 
-def test_weights_of_frames() -> None:
+def test_weights_of_frames():
     frame = pd.DataFrame({"u": [1.0, 2.0, 3.0], "w": [1, 1, 2], "y": list("aab")})
     weighted = LabeledDataset.from_frame(frame, label="y", weights="w")
     assert weighted.weights.tolist() == [0.25, 0.25, 0.5] and weighted.columns == ("u",)
-    assert LabeledDataset.from_frame(frame, label="y", weights="balanced").weights.tolist() == [
-        0.25,
-        0.25,
-        0.5,
-    ]
-    assert LabeledDataset.from_frame(frame, label="y", weights=[0, 0, 1]).weights.tolist() == [
-        0,
-        0,
-        1,
-    ]
+    found = LabeledDataset.from_frame(frame, label="y", weights="balanced").weights.tolist()
+    assert found == [0.25, 0.25, 0.5]
+    found = LabeledDataset.from_frame(frame, label="y", weights=[0, 0, 1]).weights.tolist()
+    assert found == [0, 0, 1]
 
 
 BAD_FRAMES = [
@@ -354,12 +335,12 @@ BAD_FRAMES = [
 
 
 @pytest.mark.parametrize(("columns", "options", "message"), BAD_FRAMES)
-def test_bad_frames(columns: dict[Any, Any], options: dict[str, Any], message: str) -> None:
+def test_bad_frames(columns, options, message):
     with pytest.raises(InputError, match=message):
         LabeledDataset.from_frame(pd.DataFrame(columns), **{"label": None, **options})
 
 
-def test_frames_of_polars_and_arrow() -> None:
+def test_frames_of_polars_and_arrow():
     frame = pd.DataFrame({"u": [1.5, 2.5], "b": [True, False], "c": ["x", "y"], "y": ["q", "p"]})
     options = {"label": "y", "categorical": "onehot"}
     data = LabeledDataset.from_frame(frame, **options)
@@ -372,7 +353,7 @@ def test_frames_of_polars_and_arrow() -> None:
     assert data.classes == ("b", "a") and data.labels == ["b", None]
 
 
-def test_what_is_no_frame() -> None:
+def test_what_is_no_frame():
     with pytest.raises(InputError, match="data frame"):
         LabeledDataset.from_frame(X, label=None)
     data = LabeledDataset(X, [0, 1, 2, 0], columns=["u", "v", "label"])
@@ -390,12 +371,12 @@ def test_what_is_no_frame() -> None:
 
 
 class ClassLabel:
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names):
         self.names = list(names)
 
 
 class Value:
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype):
         self.dtype = dtype
 
 
@@ -405,33 +386,33 @@ Column = type("Image", (), {})  # known by the name of its class
 class Rows:
     """What a ``datasets.Dataset`` does that matters here."""
 
-    def __init__(self, features: dict[str, Any], **columns: list[Any]) -> None:
+    def __init__(self, features, **columns):
         self.features, self.columns, self.arrow = features, columns, False
 
     @property
-    def column_names(self) -> list[str]:
+    def column_names(self):
         return list(self.columns)
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(next(iter(self.columns.values())))
 
-    def select(self, rows: Sequence[int]) -> Rows:
+    def select(self, rows):
         return Rows(self.features, **{n: [v[row] for row in rows] for n, v in self.columns.items()})
 
-    def select_columns(self, names: list[str]) -> Rows:
+    def select_columns(self, names):
         return Rows(self.features, **{name: self.columns[name] for name in names})
 
-    def with_format(self, kind: str) -> Rows:
+    def with_format(self, kind):
         self.arrow = kind == "arrow"
         return self
 
-    def __getitem__(self, row: int | slice) -> Any:
+    def __getitem__(self, row):
         if self.arrow:
             return pa.table(self.columns)
         return {name: values[row] for name, values in self.columns.items()}
 
 
-def test_images_of_hugging_face() -> None:
+def test_images_of_hugging_face():
     features = {"img": Column(), "label": ClassLabel("cat", "dog", "elk"), "text": Value("string")}
     images = [picture(), picture(value=255), picture()]
     ds = Rows(features, img=images, label=[1, 0, -1], text=["u", "v", "w"])
@@ -443,7 +424,7 @@ def test_images_of_hugging_face() -> None:
     assert not LabeledDataset.from_huggingface(ds, label=False).labeled.any()
 
 
-def test_tables_of_hugging_face() -> None:
+def test_tables_of_hugging_face():
     features = {"u": Value("float"), "v": Value("int"), "label": Value("int64")}
     ds = Rows(features, u=[1.5, 2.5], v=[1, 2], label=[7, 3])
     data = LabeledDataset.from_huggingface(ds)
@@ -455,7 +436,7 @@ def test_tables_of_hugging_face() -> None:
     assert data.x.tolist() == [[1.0, 2.0], [3.0, 4.0]] and data.columns is None
 
 
-def test_draws_of_hugging_face() -> None:
+def test_draws_of_hugging_face():
     features = {"u": Value("float"), "label": ClassLabel("a", "b")}
     ds = Rows(features, u=[float(i) for i in range(600)], label=[0, 1] * 300)
     data = LabeledDataset.from_huggingface(ds, max_samples=300, generator=seeded(4))
@@ -477,6 +458,6 @@ BAD_HUGGING = [
 
 
 @pytest.mark.parametrize(("ds", "options", "message"), BAD_HUGGING)
-def test_bad_hugging_face_datasets(ds: Any, options: dict[str, Any], message: str) -> None:
+def test_bad_hugging_face_datasets(ds, options, message):
     with pytest.raises(InputError, match=message):
         LabeledDataset.from_huggingface(ds, **options)

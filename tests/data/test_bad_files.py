@@ -27,26 +27,26 @@ pq = pytest.importorskip("pyarrow.parquet")
 Make = Callable[[Path], Any]
 
 
-def npz(**arrays: Any) -> Make:
+def npz(**arrays):
     return lambda path: np.savez_compressed(path, **arrays)
 
 
-def raw(content: bytes) -> Make:
+def raw(content):
     return lambda path: path.write_bytes(content)
 
 
-def text(content: str) -> Make:
+def text(content):
     return raw(content.encode())
 
 
-def table(**columns: Any) -> Make:
+def table(**columns):
     return lambda path: pq.write_table(pa.table(columns), path)
 
 
-def cut(make: Make, keep: float) -> Make:
+def cut(make, keep):
     """Only the first part of a file."""
 
-    def torn(path: Path) -> None:
+    def torn(path):
         make(path)
         content = path.read_bytes()
         path.write_bytes(content[: int(len(content) * keep)])
@@ -54,7 +54,7 @@ def cut(make: Make, keep: float) -> Make:
     return torn
 
 
-def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
+def header(shape, descr="<f8"):
     """The start of an .npy array."""
     line = (
         f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode().ljust(117)
@@ -63,8 +63,8 @@ def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
 
 
-def archive(method: int = zipfile.ZIP_DEFLATED, **members: bytes) -> Make:
-    def pack(path: Path) -> None:
+def archive(method=zipfile.ZIP_DEFLATED, **members):
+    def pack(path):
         with zipfile.ZipFile(path, "w", method) as file:
             for name, content in members.items():
                 file.writestr(f"{name}.npy", content)
@@ -72,10 +72,10 @@ def archive(method: int = zipfile.ZIP_DEFLATED, **members: bytes) -> Make:
     return pack
 
 
-def claiming(size: int) -> Make:
+def claiming(size):
     """An archive whose directory says that a member has ``size`` bytes."""
 
-    def forge(path: Path) -> None:
+    def forge(path):
         start = header((size // 8,))
         archive(x=start + bytes(80))(path)
         content = bytearray(path.read_bytes())
@@ -86,20 +86,20 @@ def claiming(size: int) -> Make:
     return forge
 
 
-def idx(shape: tuple[int, ...], data: bytes, code: int = 8) -> bytes:
+def idx(shape, data, code=8):
     return bytes([0, 0, code, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data
 
 
-def png(size: tuple[int, int] = (4, 4), mode: str = "L", **options: Any) -> bytes:
+def png(size=(4, 4), mode="L", **options):
     out = io.BytesIO()
     Image.new(mode, size).save(out, "png", **options)
     return out.getvalue()
 
 
-def bomb() -> bytes:
+def bomb():
     """A small PNG that says it has 40 000 × 40 000 pixels."""
 
-    def block(name: bytes, data: bytes) -> bytes:
+    def block(name, data):
         return (
             struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         )
@@ -113,12 +113,12 @@ def bomb() -> bytes:
     )
 
 
-def tree(**files: bytes | None) -> Make:
+def tree(**files):
     """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty
     directory.
     """
 
-    def plant(path: Path) -> None:
+    def plant(path):
         path.mkdir()
         for name, content in files.items():
             place = path / name.replace("__", "/")
@@ -136,10 +136,10 @@ def tree(**files: bytes | None) -> Make:
     return plant
 
 
-def mnist(**files: bytes) -> Make:
+def mnist(**files):
     """A directory of IDX files; ``train_images`` is train-images-idx3-ubyte."""
 
-    def plant(path: Path) -> None:
+    def plant(path):
         path.mkdir()
         for name, content in files.items():
             (
@@ -265,11 +265,11 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-def listing(place: Path) -> list[tuple[str, int]]:
+def listing(place):
     return sorted((str(path.relative_to(place)), path.stat().st_size) for path in place.rglob("*"))
 
 
-def check(error: InputError, message: str) -> None:
+def check(error, message):
     assert str(error.what) and str(error.got) and str(error.remedy)
     assert re.search(message, str(error), re.DOTALL), str(error)
 
@@ -279,9 +279,7 @@ def check(error: InputError, message: str) -> None:
     BAD,
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_content(
-    name: str, make: Make, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_bad_content(name, make, options, message, tmp_path):
     make(tmp_path / name)
     before = listing(tmp_path)
     with pytest.raises(InputError) as caught:
@@ -311,9 +309,7 @@ UNWRITABLE: list[tuple[str, Callable[[], Content], str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "message"), UNWRITABLE)
-def test_bad_writes(
-    name: str, content: Callable[[], Content], message: str, tmp_path: Path
-) -> None:
+def test_bad_writes(name, content, message, tmp_path):
     for file in ("taken.npz", "taken"):
         (tmp_path / file).write_bytes(b"mine")
     for directory in ("dir.csv", "full/inner"):
@@ -325,7 +321,7 @@ def test_bad_writes(
     assert listing(tmp_path) == before
 
 
-def test_a_missing_file_has_its_neighbours_named(tmp_path: Path) -> None:
+def test_a_missing_file_has_its_neighbours_named(tmp_path):
     (tmp_path / "digits.npz").write_bytes(b"")
     with pytest.raises(InputError, match="no such file.*Did you mean 'digits.npz'"):
         open_source(tmp_path / "digit.npz")
@@ -343,12 +339,10 @@ READABLE = {
 
 
 @pytest.mark.parametrize(("name", "make"), [*READABLE.items(), ("f", tree(a__x=png()))])
-def test_no_permission(
-    name: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_permission(name, make, tmp_path, monkeypatch):
     make(tmp_path / name)
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", refuse)  # modes mean nothing to root
@@ -371,7 +365,7 @@ def test_other_files_in_a_class_are_left_out_with_a_warning(tmp_path):
     assert data.labels == ["a", "b"]
 
 
-def test_the_bound_of_pixels_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_of_pixels_is_ours(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)  # as programs that read large scans set it
     tree(a__x=bomb())(tmp_path / "f")
     with pytest.raises(InputError, match="too large to be safe"):

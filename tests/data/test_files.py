@@ -36,7 +36,7 @@ def temporary():
         yield Path(place)
 
 
-def idx_bytes(array: np.ndarray) -> bytes:
+def idx_bytes(array):
     codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
     big = array.astype(array.dtype.newbyteorder(">"))
     return (
@@ -46,7 +46,7 @@ def idx_bytes(array: np.ndarray) -> bytes:
     )
 
 
-def save_image(path: Path, pixels: np.ndarray | Image.Image) -> None:
+def save_image(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     (pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)).save(path)
 
@@ -72,7 +72,7 @@ samples = st.sampled_from([(), (1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)])
 
 
 @st.composite
-def contents(draw: st.DrawFn, columns: bool = True) -> Content:
+def contents(draw, columns=True):
     n, shape = draw(st.integers(1, 7)), draw(samples)
     dtype = np.dtype(draw(st.sampled_from(["float32", "float64"])))
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=8 * dtype.itemsize)
@@ -102,7 +102,7 @@ def contents(draw: st.DrawFn, columns: bool = True) -> Content:
     return Content(x, labels, classes, names, weights)
 
 
-def same(source: Content, content: Content, classes: bool = True) -> None:
+def same(source, content, classes=True):
     x = source.read()
     assert x.dtype == content.x.dtype and x.shape == content.x.shape
     np.testing.assert_array_equal(x, content.x)
@@ -121,7 +121,7 @@ def same(source: Content, content: Content, classes: bool = True) -> None:
 @example(Content(np.zeros((2, 2)), [None, None]), "npz")
 @example(Content(np.zeros((2, 2)), [None, None]), "parquet")
 @example(Content(np.ones((1, 2)), columns=("petal.length", "petal")), "parquet")
-def test_npz_and_parquet_keep_everything(content: Content, suffix: str) -> None:
+def test_npz_and_parquet_keep_everything(content, suffix):
     with temporary() as place:
         path = place / f"data.{suffix}"
         write(path, content)
@@ -138,7 +138,7 @@ def test_npz_and_parquet_keep_everything(content: Content, suffix: str) -> None:
 @given(contents(columns=False), st.sampled_from([".csv", ".csv.gz", ".tsv"]))
 @example(Content(np.zeros((2, 1)), [None, None]), ".csv")
 @example(Content(np.zeros((2, 2)), ["a", "b"], columns=("u,v", 'w"')), ".csv")
-def test_text_keeps_all_but_empty_classes(content: Content, suffix: str) -> None:
+def test_text_keeps_all_but_empty_classes(content, suffix):
     kept = [name for name in content.classes or () if name is not None]
     assume(
         all(type(name) is int for name in kept)
@@ -158,9 +158,7 @@ def test_text_keeps_all_but_empty_classes(content: Content, suffix: str) -> None
     st.just(texts),
     st.data(),
 )
-def test_folders_keep_images_and_names(
-    levels: list[int], shape: tuple[int, ...], kind: st.SearchStrategy, data: st.DataObject
-) -> None:
+def test_folders_keep_images_and_names(levels, shape, kind, data):
     plain = kind.filter(
         lambda n: type(n) is str and "\ud800" not in n and not n.strip("-").isdigit()
     )
@@ -182,7 +180,7 @@ def test_folders_keep_images_and_names(
 # A few rows
 
 
-def _make(kind: str, place: Path, n: int) -> tuple[Path, dict]:
+def _make(kind, place, n):
     """A file of n rows, and how to open it."""
     rng = np.random.default_rng(1)
     x, y, half = rng.normal(size=(n, 3, 2)), rng.integers(0, 3, n), n // 2
@@ -232,9 +230,7 @@ KINDS = [
 
 @pytest.mark.parametrize("chunk", [100, 1 << 22])
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_rows_are_those_rows_of_all(
-    kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_some_rows_are_those_rows_of_all(kind, chunk, tmp_path, monkeypatch):
     monkeypatch.setattr("advect.io.formats.content.CHUNK", chunk)
     path, options = _make(kind, tmp_path, 23)
     source, rng = open_source(path, **options), np.random.default_rng(2)
@@ -248,7 +244,7 @@ def test_some_rows_are_those_rows_of_all(
         assert some.dtype == everything.dtype and sum(done) == len(rows)
 
 
-def test_photos_are_turned_by_their_exif_orientation(tmp_path: Path) -> None:
+def test_photos_are_turned_by_their_exif_orientation(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # a quarter turn
     (tmp_path / "f" / "a").mkdir(parents=True)
@@ -261,7 +257,7 @@ def test_photos_are_turned_by_their_exif_orientation(tmp_path: Path) -> None:
 # What readers take things for
 
 
-def test_bytes_of_images_are_scaled(tmp_path: Path) -> None:
+def test_bytes_of_images_are_scaled(tmp_path):
     x = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     np.savez_compressed(tmp_path / "a.npz", x=x)
     np.save(tmp_path / "a.npy", x)
@@ -280,7 +276,7 @@ def test_bytes_of_images_are_scaled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "i4", "f4", "f8"])
-def test_idx_of_every_dtype(dtype: str, packed: bool, tmp_path: Path) -> None:
+def test_idx_of_every_dtype(dtype, packed, tmp_path):
     x = np.random.default_rng(0).integers(0, 100, (4, 2)).astype(dtype)
     labels, squeeze = np.array([3, 1, 1, 0], np.uint8), gzip.compress if packed else bytes
     (tmp_path / "train-images-idx3-ubyte").write_bytes(squeeze(idx_bytes(x)))
@@ -291,8 +287,8 @@ def test_idx_of_every_dtype(dtype: str, packed: bool, tmp_path: Path) -> None:
         assert source.labels == [3, 1, 1, 0] and source.classes == (0, 1, 3)
 
 
-def test_labels_of_npz(tmp_path: Path) -> None:
-    def labels(**arrays: object) -> tuple:
+def test_labels_of_npz(tmp_path):
+    def labels(**arrays):
         np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), **arrays)  # pyright: ignore[reportArgumentType]
         source = open_source(tmp_path / "a.npz")
         return source.labels, source.classes
@@ -309,7 +305,7 @@ def test_labels_of_npz(tmp_path: Path) -> None:
     assert labels(y=[2, -1, 1], classes=[9, 8, 7]) == ([7, None, 8], (9, 8, 7))
 
 
-def test_a_damaged_member_is_noticed_when_all_of_it_is_read(tmp_path: Path) -> None:
+def test_a_damaged_member_is_noticed_when_all_of_it_is_read(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, x=np.zeros((4, 1000)))
     content = bytearray(path.read_bytes())
@@ -319,8 +315,8 @@ def test_a_damaged_member_is_noticed_when_all_of_it_is_read(tmp_path: Path) -> N
         open_source(path).read()
 
 
-def test_labels_of_text(tmp_path: Path) -> None:
-    def labels(*cells: str, **options: object) -> list | None:
+def test_labels_of_text(tmp_path):
+    def labels(*cells, **options):
         (tmp_path / "a.csv").write_text("u,kind\n" + "".join(f"1,{cell}\n" for cell in cells))
         return open_source(tmp_path / "a.csv", label="kind", **options).labels
 
@@ -334,7 +330,7 @@ def test_labels_of_text(tmp_path: Path) -> None:
     assert labels('"a,b"', '"x\ny"') == ["a,b", "x\ny"]
 
 
-def test_dialects_of_text(tmp_path: Path) -> None:
+def test_dialects_of_text(tmp_path):
     path = tmp_path / "a.csv"
     for text, options in [
         ("u,v,label\n1,2,a\n3,4,b\n", {}),
@@ -361,7 +357,7 @@ def test_dialects_of_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_columns_of_text_and_of_truth(kind: str, tmp_path: Path) -> None:
+def test_columns_of_text_and_of_truth(kind, tmp_path):
     table = pa.table(
         {
             "size": [1.5, 2.0, 3.0],
@@ -379,35 +375,28 @@ def test_columns_of_text_and_of_truth(kind: str, tmp_path: Path) -> None:
     else:
         pq.write_table(table, path)
     source = open_source(path, categorical="onehot")
-    assert source.columns == ("size", "colour=blue", "colour=red", "old") and source.labels == [
-        "a",
-        "b",
-        None,
-    ]
+    assert source.columns == ("size", "colour=blue", "colour=red", "old")
+    assert source.labels == ["a", "b", None]
     assert source.read().tolist() == [[1.5, 0, 1, 1], [2, 1, 0, 0], [3, 0, 1, 1]]
     with pytest.raises(InputError, match="'red' in row 0.*column 'colour'.*categorical='onehot'"):
         open_source(path).read()
     assert open_source(path, columns=["old", "size"]).read().tolist() == [[1, 1.5], [0, 2], [1, 3]]
 
 
-def test_parquet_of_others(tmp_path: Path) -> None:
+def test_parquet_of_others(tmp_path):
     path = tmp_path / "a.parquet"
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"u": [1, 2, 3], "v": np.float32([1, 2, 3])}, index=["p", "q", "r"])
     frame["label"] = pd.Categorical(["b", None, "a"])
     frame.to_parquet(path)
     source = open_source(path)
-    assert (
-        source.columns == ("u", "v")
-        and source.labels == ["b", None, "a"]
-        and source.read().dtype == np.float32
-    )
+    assert source.columns == ("u", "v") and source.labels == ["b", None, "a"]
+    assert source.read().dtype == np.float32
     assert open_source(path, dtype="float64").read().dtype == np.float64
     pq.write_table(pa.table({"image": [[[1.0, 2.0]], [[3.0, 4.0]]], "y": [1.0, None]}), path)
     source = open_source(path, label="y")
-    assert (
-        source.read().shape == (2, 1, 2) and source.columns is None and source.labels == [1, None]
-    )
+    assert source.read().shape == (2, 1, 2) and source.columns is None
+    assert source.labels == [1, None]
     codes = pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.uint8()), pa.array([4, 5]))
     pq.write_table(pa.table({"a": codes.fill_null(5), "l": [[1, 2]] * 3, "y": codes}), path)
     source = open_source(path, label="y")
@@ -415,7 +404,7 @@ def test_parquet_of_others(tmp_path: Path) -> None:
     assert source.read().tolist() == [[4, 1, 2], [5, 1, 2], [5, 1, 2]]
 
 
-def test_images_of_many_kinds(tmp_path: Path) -> None:
+def test_images_of_many_kinds(tmp_path):
     rng = np.random.default_rng(0)
     colour = rng.integers(0, 256, (6, 4, 3)).astype(np.uint8)
     for suffix in (".png", ".bmp", ".tif", ".ppm", ".PNG"):
@@ -431,13 +420,12 @@ def test_images_of_many_kinds(tmp_path: Path) -> None:
             tmp_path / "close" / "a" / f"x{suffix}", np.full((6, 4, 3), (200, 100, 0), np.uint8)
         )
     close = open_source(tmp_path / "close").read()
-    assert (
-        close.shape == (4, 6, 4, 3) and np.abs(close - np.array([200, 100, 0]) / 255).max() < 0.02
-    )
+    assert close.shape == (4, 6, 4, 3)
+    assert np.abs(close - np.array([200, 100, 0]) / 255).max() < 0.02
     assert open_source(tmp_path / "close", channels="gray").read().shape == (4, 6, 4)
 
 
-def test_images_are_converted_and_resized_on_demand(tmp_path: Path) -> None:
+def test_images_are_converted_and_resized_on_demand(tmp_path):
     stripes = np.tile(np.array([0, 255], np.uint8), (8, 4))
     save_image(tmp_path / "f" / "a" / "1.png", stripes)
     save_image(tmp_path / "f" / "a" / "2.png", np.full((4, 4, 3), 128, np.uint8))
@@ -454,7 +442,7 @@ def test_images_are_converted_and_resized_on_demand(tmp_path: Path) -> None:
     assert open_source(tmp_path / "opaque").read()[0, 0, 0].tolist() == [1, 0, 0]
 
 
-def test_folders_named_by_numbers_sort_as_numbers(tmp_path: Path) -> None:
+def test_folders_named_by_numbers_sort_as_numbers(tmp_path):
     for name in ("10", "9", "-1"):
         save_image(tmp_path / "n" / name / "x.png", np.zeros((2, 2), np.uint8))
     assert open_source(tmp_path / "n").classes == (-1, 9, 10)
@@ -462,7 +450,7 @@ def test_folders_named_by_numbers_sort_as_numbers(tmp_path: Path) -> None:
     assert open_source(tmp_path / "n").classes == ("-1", "009", "10")
 
 
-def test_idx_finds_its_files(tmp_path: Path) -> None:
+def test_idx_finds_its_files(tmp_path):
     x, y = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.array([3, 1], np.uint8)
     (tmp_path / "t10k-images.idx3-ubyte").write_bytes(idx_bytes(x))
     assert open_source(tmp_path, split="test").labels is None
@@ -480,7 +468,7 @@ def test_idx_finds_its_files(tmp_path: Path) -> None:
 # Writing
 
 
-def test_what_exists_is_not_written_over(tmp_path: Path) -> None:
+def test_what_exists_is_not_written_over(tmp_path):
     content, other = Content(np.zeros((1, 2, 2)), ["a"]), Content(np.ones((2, 2, 2)), ["b", "c"])
     for name in ("a.npz", "a.csv", "a.tsv.gz", "a.parquet", "a"):
         write(tmp_path / name, content)
@@ -500,12 +488,10 @@ def test_what_exists_is_not_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet", "a"])
 @pytest.mark.parametrize("late", [False, True])
-def test_a_write_that_fails_leaves_nothing(
-    name: str, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_nothing(name, late, tmp_path, monkeypatch):
     broken = "rename" if name == "a" else "replace" if late else "fsync"
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -515,18 +501,15 @@ def test_a_write_that_fails_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
-# Contents
-
-
 # Progress
 
 
 class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def test_progress_goes_where_it_is_asked_to() -> None:
+def test_progress_goes_where_it_is_asked_to():
     said: list[tuple[int, int]] = []
     with track(3, "reading", lambda *now: said.append(now)) as advance:
         advance(1)
@@ -551,7 +534,7 @@ def test_progress_goes_where_it_is_asked_to() -> None:
 def test_a_registered_format(tmp_path):
     """It is read and written by name and by suffix, atomically; taken names are refused."""
 
-    def read(path, *, scale: float = 1.0):
+    def read(path, *, scale=1.0):
         x = np.loadtxt(path, ndmin=2)
         return scale * x[:, 1:], [int(code) for code in x[:, 0]]
 

@@ -15,7 +15,7 @@ WORKER = Path(__file__).with_name("fuzz_files.py")
 READERS = ["npz", "npy", "csv", "csv.gz", "parquet", "idx", "idx.gz", "png", "jpeg", "tiff"]
 
 
-def attack(readers: str, count: int, folder: Path) -> None:
+def attack(readers, count, folder):
     words = [sys.executable, "-W", "ignore", str(WORKER), readers, str(count), "1", str(folder)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=3000, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
@@ -27,11 +27,11 @@ def attack(readers: str, count: int, folder: Path) -> None:
         assert told["grown"] < 512 << 20
 
 
-def test_damaged_files_of_each_format(tmp_path: Path) -> None:
+def test_damaged_files_of_each_format(tmp_path):
     attack(",".join(READERS), 25, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
-def test_hundreds_of_damaged_files(reader: str, tmp_path: Path) -> None:
+def test_hundreds_of_damaged_files(reader, tmp_path):
     attack(reader, 150, tmp_path)

@@ -10,10 +10,7 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +30,10 @@ class Hang(BaseException):
 
 
 @contextmanager
-def within(seconds: int) -> Iterator[None]:
+def within(seconds):
     """An error instead of a hang."""
 
-    def late(*_: object) -> None:
+    def late(*_):
         raise Hang(f"still waiting after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
@@ -48,12 +45,12 @@ def within(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def picture(path: Path, size: tuple[int, int] = (4, 4)) -> None:
+def picture(path, size=(4, 4)):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("L", size).save(path, "png")
 
 
-def test_an_eps_in_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eps_in_a_png_starts_no_program(tmp_path, monkeypatch):
     started = []
     monkeypatch.setattr(
         EpsImagePlugin,
@@ -70,7 +67,7 @@ def test_an_eps_in_a_png_starts_no_program(tmp_path: Path, monkeypatch: pytest.M
     assert started == []
 
 
-def strange(path: Path, kind: str) -> Path:
+def strange(path, kind):
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "device":
@@ -89,7 +86,7 @@ KINDS = ["pipe", "device", "socket"]
 
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet", "a-images-idx3-ubyte"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pipes_and_devices_are_refused(kind: str, name: str, tmp_path: Path) -> None:
+def test_pipes_and_devices_are_refused(kind, name, tmp_path):
     place = strange(tmp_path / name, kind)
     for read in (open_source, kind_of, ad.datasets.load):
         with (
@@ -104,7 +101,7 @@ def test_pipes_and_devices_are_refused(kind: str, name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["ICO", "PCX", "TGA"])
-def test_only_the_formats_that_are_named_are_decoded(kind: str, tmp_path: Path) -> None:
+def test_only_the_formats_that_are_named_are_decoded(kind, tmp_path):
     out = io.BytesIO()
     Image.new("L", (32, 32)).save(out, kind)
     picture(tmp_path / "f" / "a" / "x.png")
@@ -124,9 +121,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_decompression_is_bounded(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decompression_is_bounded(name, tmp_path, monkeypatch):
     monkeypatch.setattr("advect.io.formats.guard._SMALL", 1 << 16)
     BOMBS[name](tmp_path / name)
     with pytest.raises(InputError, match="grows too much"):
@@ -139,18 +134,14 @@ def test_decompression_is_bounded(
 @pytest.mark.parametrize(
     "line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"]
 )
-def test_a_row_without_an_end_is_not_held_in_memory(
-    line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("advect.io.formats.csv._LONGEST", 1 << 18)  # else 16 million
+def test_a_row_without_an_end_is_not_held_in_memory(line, tmp_path, monkeypatch):
+    monkeypatch.setattr("advect.io.formats.tables._LONGEST", 1 << 18)  # else 16 million
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(line * 400))
     with pytest.raises(InputError, match="262,144 characters"):
         open_source(tmp_path / "a.csv.gz")
 
 
-def test_a_long_text_that_is_repeated_is_held_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_text_that_is_repeated_is_held_once(tmp_path, monkeypatch):
     word, n = "w" * 1_000_000, 3000  # 3 GB, were each row to have its own
     codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
     pq.write_table(
@@ -164,9 +155,7 @@ def test_a_long_text_that_is_repeated_is_held_once(
     assert pa.default_memory_pool().max_memory() - before < 200_000_000
 
 
-def test_what_does_not_fit_into_memory_is_refused_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_into_memory_is_refused_at_once(tmp_path, monkeypatch):
     with open(tmp_path / "a.npy", "wb") as file:
         np.lib.format.write_array_header_1_0(
             file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 37, 2)}
@@ -177,7 +166,7 @@ def test_what_does_not_fit_into_memory_is_refused_at_once(
     assert open_source(tmp_path / "a.npy").read(np.array([7])).tolist() == [[0.0, 0.0]]
 
 
-def test_a_very_wide_table_is_refused(tmp_path: Path) -> None:
+def test_a_very_wide_table_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text(",".join(map(str, range(1_048_577))) + "\n")
     with within(20), pytest.raises(InputError, match="1,048,576 columns"):
         open_source(tmp_path / "a.csv")
@@ -186,7 +175,7 @@ def test_a_very_wide_table_is_refused(tmp_path: Path) -> None:
 DEEP = "[" * 100_000
 
 
-def test_deep_nesting(tmp_path: Path) -> None:
+def test_deep_nesting(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1], names=np.array(DEEP))
     for shape in (DEEP, "[1e999]", "[-1, -2]"):
         schema = pa.schema([("u", pa.float64()), ("v", pa.float64())]).with_metadata(
@@ -199,11 +188,11 @@ def test_deep_nesting(tmp_path: Path) -> None:
         open_source(tmp_path / "a.npz").read()
 
 
-def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def closed(place, monkeypatch):
     """Nobody may look into a directory; modes mean nothing to root."""
     stat, access = os.stat, os.access
 
-    def look(path: Any, *args: Any, **kwargs: Any) -> Any:
+    def look(path, *args, **kwargs):
         if str(path).startswith(f"{place}/"):
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, *args, **kwargs)
@@ -216,9 +205,7 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cache", ["closed", "n" * 5000, "~nobody-of-that-name/cache", "file"])
-def test_a_cache_that_cannot_be_read_is_in_nobodys_way(
-    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cache_that_cannot_be_read_is_in_nobodys_way(cache, tmp_path, monkeypatch, capsys):
     (tmp_path / "closed").mkdir()
     (tmp_path / "file").write_bytes(b"")
     place = cache if cache.startswith("~") else str(tmp_path / cache)
@@ -237,9 +224,7 @@ def test_a_cache_that_cannot_be_read_is_in_nobodys_way(
     assert len(ad.datasets.load("mnist", n=10)) == 10
 
 
-def test_data_that_cannot_be_read_is_not_replaced_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_cannot_be_read_is_not_replaced_by_another(tmp_path, monkeypatch):
     (tmp_path / "closed").mkdir()
     monkeypatch.setenv("ADVECT_DATA", str(tmp_path / "closed"))
     closed(tmp_path / "closed", monkeypatch)

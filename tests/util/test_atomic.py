@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -16,23 +15,23 @@ from advect._util.atomic import atomic_directory, atomic_file, write_atomically
 from advect.errors import InputError
 
 
-def fail(place: Path) -> None:
+def fail(place):
     place.write_text("half")
     raise RuntimeError
 
 
-def leftovers(folder: Path) -> list[str]:
+def leftovers(folder):
     return sorted(name for name in os.listdir(folder) if name.startswith("."))
 
 
 @pytest.mark.slow
-def test_several_writers_of_one_file(tmp_path: Path) -> None:
+def test_several_writers_of_one_file(tmp_path):
     """Threads that write the same file, and a reader: no error, no torn content, nothing left."""
     path, done, torn = tmp_path / "file", threading.Event(), []
     contents = [bytes([65 + writer]) * (200_000 + writer) for writer in range(3)]
     write_atomically(path, contents[0])
 
-    def read() -> None:
+    def read():
         while not done.is_set():
             found = path.read_bytes()
             if found not in contents:
@@ -53,7 +52,7 @@ def test_several_writers_of_one_file(tmp_path: Path) -> None:
     assert torn == [] and path.read_bytes() in contents and os.listdir(tmp_path) == ["file"]
 
 
-def test_a_writer_that_fails_takes_nothing_of_another(tmp_path: Path) -> None:
+def test_a_writer_that_fails_takes_nothing_of_another(tmp_path):
     with atomic_file(tmp_path / "a") as first:
         first.write_text("first")
         with pytest.raises(RuntimeError), atomic_file(tmp_path / "a") as second:
@@ -61,10 +60,10 @@ def test_a_writer_that_fails_takes_nothing_of_another(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "first" and os.listdir(tmp_path) == ["a"]
 
 
-def test_several_writers_of_one_folder(tmp_path: Path) -> None:
+def test_several_writers_of_one_folder(tmp_path):
     path = tmp_path / "d"
 
-    def fill(name: str) -> None:
+    def fill(name):
         for _ in range(20):
             with atomic_directory(path, overwrite=True) as beside:
                 for file in "pq":
@@ -83,18 +82,13 @@ def test_several_writers_of_one_folder(tmp_path: Path) -> None:
         (
             tmp_path / "e" / "file"
         ).unlink()  # an empty one may be replaced, also one that has come in the meantime
-    assert (tmp_path / "e" / "file").read_text() == "slow" and sorted(os.listdir(tmp_path)) == [
-        "d",
-        "e",
-    ]
+    assert (tmp_path / "e" / "file").read_text() == "slow"
+    assert sorted(os.listdir(tmp_path)) == ["d", "e"]
     with pytest.raises(InputError, match="not empty"), atomic_directory(tmp_path / "f") as slow:  # noqa: SIM117
         with atomic_directory(tmp_path / "f") as fast:
             (fast / "file").write_text("fast")
-    assert (tmp_path / "f" / "file").read_text() == "fast" and sorted(os.listdir(tmp_path)) == [
-        "d",
-        "e",
-        "f",
-    ]
+    assert (tmp_path / "f" / "file").read_text() == "fast"
+    assert sorted(os.listdir(tmp_path)) == ["d", "e", "f"]
 
 
 KILLED = """
@@ -109,7 +103,7 @@ with atomic_file(Path(sys.argv[1], "a")) as file, atomic_directory(Path(sys.argv
 """
 
 
-def test_what_killed_writers_leave_is_removed(tmp_path: Path) -> None:
+def test_what_killed_writers_leave_is_removed(tmp_path):
     child = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -125,7 +119,7 @@ def test_what_killed_writers_leave_is_removed(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == [".mine.tmp"]
 
 
-def test_old_leftovers_of_other_machines(tmp_path: Path) -> None:
+def test_old_leftovers_of_other_machines(tmp_path):
     names = [f".a.{'0' * 8}-{os.getpid()}-{digit * 12}.tmp" for digit in "12"]
     for name in names:
         (tmp_path / name).write_text("half")
@@ -134,7 +128,7 @@ def test_old_leftovers_of_other_machines(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == names[:1]  # the other may still be written
 
 
-def test_a_folder_put_aside_stays_until_there_is_another(tmp_path: Path) -> None:
+def test_a_folder_put_aside_stays_until_there_is_another(tmp_path):
     """A writer killed between its two renames: the folder that was there is the only one."""
     with atomic_directory(tmp_path / "d") as beside:
         name = beside.name
@@ -152,7 +146,7 @@ def test_a_folder_put_aside_stays_until_there_is_another(tmp_path: Path) -> None
     assert leftovers(tmp_path) == []
 
 
-def test_long_names(tmp_path: Path) -> None:
+def test_long_names(tmp_path):
     for name in ("x" * 250, "é" * 120):
         write_atomically(tmp_path / name, b"whole")
         with atomic_directory(tmp_path / name[::-1].replace(name[0], "y")) as beside:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 
 _TEMPORARY = re.compile(
@@ -127,8 +128,7 @@ def sync_directory(folder: Path) -> None:
 def hidden_name(path: Path) -> str:
     """The beginning of names of hidden files next to a path, short enough for any file system."""
     name = path.name
-    if not name:
-        raise InputError("cannot write to the root of the file system", path, "Choose a directory.")
+    refuse_if(not name, "cannot write to the root of the file system", path, "Choose a directory.")
     return f".{name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 9] + '-' + _short_hash(name)}"
 
 

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from advect.errors import InputError
@@ -17,47 +18,40 @@ if TYPE_CHECKING:
 _MAX_COMPARED, _MAX_LISTED = 10_000, 100  # names: to compare millions of columns takes minutes
 
 
-def check_number(name: str, value: object) -> float:
-    """A finite number, as a float."""
-    return _checked(name, value, "finite", lambda number: True)
+def refuse_if(condition: object, what: str, got: object, remedy: str) -> None:
+    """Raise an ``InputError`` if the condition holds."""
+    if condition:
+        raise InputError(what, got, remedy)
 
 
-def check_positive(name: str, value: object) -> float:
-    """A finite number above 0, as a float."""
-    return _checked(name, value, "a finite number above 0", lambda number: number > 0)
-
-
-def check_non_negative(name: str, value: object) -> float:
-    """A finite number of at least 0, as a float."""
-    return _checked(name, value, "a finite number of at least 0", lambda number: number >= 0)
-
-
-def _checked(name: str, value: object, kind: str, holds: Callable[[float], bool]) -> float:
-    number = _as_number(name, value)
-    if not (math.isfinite(number) and holds(number)):
-        raise InputError(f"{name} must be {kind}", value, "Pass another value.")
-    return number
-
-
-def _as_number(name: str, value: object) -> float:
-    number: Any = value
+def check_count(name: str, value: Any, least: float = 1, whole: bool = True) -> Any:
+    """A whole number of at least ``least`` as an int. If not ``whole``: a finite number as a float,
+    of at least ``least`` or, for the smallest positive float, above 0."""
+    number = value
     with suppress(AttributeError, ValueError, RuntimeError):
-        number = number.item()  # scalars of numpy and torch
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        number = value.item()  # scalars of numpy and torch
+    if type(number) not in (int, float):
         raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
-    try:
-        return float(number)
-    except OverflowError:  # an int beyond floats
-        return math.inf if number > 0 else -math.inf
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
-    number = _as_number(name, value)
-    if not math.isfinite(number) or number != int(number) or number < least:
+    # comparisons are exact, also for an int beyond floats
+    finite = abs(number) <= sys.float_info.max
+    if finite and number >= least and (not whole or number == int(number)):
+        return int(value) if whole else float(number)
+    if whole:
         what = f"{name} must be a whole number of at least {least}"
         raise InputError(what, value, f"Pass {least} or more.")
-    return int(value)
+    raise InputError(f"{name} must be {_RANGES[least]}", value, "Pass another value.")
+
+
+_TINY = math.ulp(0.0)  # every float above 0 is at least this
+_RANGES = {
+    -math.inf: "finite",
+    0: "a finite number of at least 0",
+    _TINY: "a finite number above 0",
+}
+_Check = Callable[[str, object], float]
+check_number: _Check = partial(check_count, least=-math.inf, whole=False)
+check_positive: _Check = partial(check_count, least=_TINY, whole=False)
+check_non_negative: _Check = partial(check_count, least=0, whole=False)
 
 
 def check_known(kind: str, name: object, known: Iterable[str], remark: str = "") -> None:
@@ -80,16 +74,18 @@ def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: 
 
 def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
     """``value`` is an object with these methods, not a class or a name."""
-    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
+    if isinstance(value, type) or not all(hasattr(value, name) for name in methods):
         raise InputError(what, repr(value), remedy)
 
 
 def check_sides(size: Any) -> tuple[int, int]:
     """Height and width of images, from both or from one side for both."""
-    sides = tuple(size) if type(size) in (tuple, list) else (size, size)
-    if len(sides) != 2:
-        remedy = "Pass for instance size=28 or size=(28, 32)."
-        raise InputError("size must be one side or (height, width)", repr(size), remedy)
+    try:
+        sides = tuple(size)
+    except TypeError:
+        sides = (size, size)
+    remedy = "Pass for instance size=28 or size=(28, 32)."
+    refuse_if(len(sides) != 2, "size must be one side or (height, width)", repr(size), remedy)
     return check_count("size", sides[0]), check_count("size", sides[1])
 
 
@@ -105,11 +101,10 @@ def check_finite(
     if not values.is_floating_point() or bool(values.detach().sum().isfinite()):
         return
     bad = ~values.detach().isfinite()
-    if not bool(bad.any()):  # the sum overflowed, the entries are finite
-        return
-    row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
-    got = f"{int(bad.sum())} NaN or infinite values, first in row {row}"
-    raise InputError(f"{name} must be finite", got, remedy)
+    if bool(bad.any()):  # else the sum overflowed
+        row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
+        got = f"{int(bad.sum())} NaN or infinite values, first in row {row}"
+        raise InputError(f"{name} must be finite", got, remedy)
 
 
 def missing_labels(who: str, missing: int, n: int) -> InputError:
@@ -132,8 +127,9 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     if not finite:
         check_finite(name, weights, "Weights are plain non-negative numbers.")
     if least < 0:
-        remedy = "Clip or drop these samples."
-        raise InputError(f"{name} must not be negative", f"{least:g}", remedy)
+        raise InputError(
+            f"{name} must not be negative", f"{least:g}", "Clip or drop these samples."
+        )
     if not top > 0:
         remedy = "Give at least one sample a positive weight."
         raise InputError(f"{name} must not all be zero", f"{n} zeros", remedy)
@@ -149,5 +145,5 @@ def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
     """Whether the sum of weights is finite, the least, the largest, and the sum."""
     if not len(weights):
         return True, 0.0, 0.0, 0.0
-    least, top, total = (float(part) for part in (weights.min(), weights.max(), weights.sum()))
+    least, top, total = weights.min().item(), weights.max().item(), weights.sum().item()
     return math.isfinite(total), least, top, total

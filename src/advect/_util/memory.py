@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from advect._util.checks import check_positive
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,15 +63,13 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
         if match is None or match[2] not in _UNITS:
-            remedy = "Units: kB, MB, GB, KiB, MiB, GiB."
             raise InputError(
-                "memory_limit must be bytes or a text like '2GiB'", repr(limit), remedy
+                "memory_limit must be bytes or a text like '2GiB'",
+                repr(limit),
+                "Units: kB, MB, GB, KiB, MiB, GiB.",
             )
         limit = float(match[1]) * _UNITS[match[2]]
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf:
-        remedy = "Pass 2 * 2**30, '2GiB' or None."
-        raise InputError("memory_limit must be a positive number of bytes", repr(limit), remedy)
-    return int(limit)
+    return int(check_positive("memory_limit", limit))
 
 
 def check_room(what: str, size: int, remedy: str, device: torch.device | str | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 
 
@@ -34,13 +35,14 @@ class OnnxModel:
 
     def __call__(self, samples: torch.Tensor) -> np.ndarray:
         """Outputs of samples, which are reshaped if the network expects channels first or flat rows."""
-        array, shape = samples.detach().cpu().numpy(), tuple(self._input.shape[1:])
-        if math.prod(s if isinstance(s, int) else -1 for s in shape) == math.prod(array.shape[1:]):
-            if array.ndim == 4 and (array.shape[3], *array.shape[1:3]) == shape:
+        array = samples.detach().cpu().numpy()
+        batch, *shape = (size if isinstance(size, int) else -1 for size in self._input.shape)
+        if math.prod(shape) == math.prod(array.shape[1:]):
+            if array.ndim == 4 and [array.shape[3], *array.shape[1:3]] == shape:
                 array = np.moveaxis(array, 3, 1)
             array = array.reshape(len(array), *shape)
         array = array.astype("float64" if "double" in self._input.type else "float32")
-        size = self._input.shape[0] if isinstance(self._input.shape[0], int) else len(array)
+        size = len(array) if batch < 0 else batch
         parts = [array[start : start + size] for start in range(0, len(array), size)]
         try:  # a network of one batch size: the last batch is filled up
             batches = [np.resize(part, (size, *array.shape[1:])) for part in parts]
@@ -54,7 +56,6 @@ class OnnxModel:
 
 def file_digest(path: Path, what: str) -> str:
     """SHA-256 of a file and of the weights that torch.onnx writes beside it."""
-    if not path.is_file():
-        raise InputError(f"no such file for {what}", path, "Check the path.")
+    refuse_if(not path.is_file(), f"no such file for {what}", path, "Check the path.")
     files = (path, path.with_name(f"{path.name}.data"))
     return hashlib.sha256(b"".join(p.read_bytes() for p in files if p.is_file())).hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Literal
 
-from advect.errors import InputError
+from advect._util.checks import refuse_if
 
 Progress = Callable[[int, int], object] | Literal[False] | None
 
@@ -33,9 +33,12 @@ def track(
         ...     advance(2)
         2/2
     """
-    if progress is not None and progress is not False and not callable(progress):
-        what = "progress must be None, False or a function of (done, total)"
-        raise InputError(what, repr(progress), "Pass one of these.")
+    refuse_if(
+        progress is not None and progress is not False and not callable(progress),
+        "progress must be None, False or a function of (done, total)",
+        repr(progress),
+        "Pass one of these.",
+    )
     place = stream or sys.stderr
     done, begun, bar = 0, time.monotonic(), None
     next_time = begun + (patience if place.isatty() else interval)

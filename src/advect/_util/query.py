@@ -11,7 +11,7 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from advect.errors import InputError
+from advect._util.checks import refuse_if
 
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)  # 007 is the name of a column
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -28,12 +28,10 @@ def split(query: str, whole: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for part in query.split("&") if query else ():
         name, equals, text = part.partition("=")
-        if not equals or not name or not text:
-            what, got = "options must be key=value, separated by &", f"{part!r} in {whole!r}"
-            raise InputError(what, got, "Write ?key=value&….")
-        if name in options:
-            got = f"{name!r} twice in {whole!r}"
-            raise InputError("an option must be given once", got, "Leave one of them out.")
+        what, remedy = "options must be key=value, separated by &", "Write ?key=value&…."
+        refuse_if(not equals or not name or not text, what, f"{part!r} in {whole!r}", remedy)
+        what = "an option must be given once"
+        refuse_if(name in options, what, f"{name!r} twice in {whole!r}", "Leave one of them out.")
         options[name] = text
     return options
 

@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -100,6 +101,7 @@ class Result:
         return "".join(map(Table.to_html, tables)) + (f"<ul>{notes}</ul>" if notes else "")
 
 
+@singledispatch
 def show(value: Any) -> str:
     """A value as text: floats with four significant digits, None as nothing.
 
@@ -107,22 +109,18 @@ def show(value: Any) -> str:
         >>> show(0.123456), show(True), show(float("nan")), show([1, 2])
         ('0.1235', 'yes', '–', '1, 2')
     """
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return "–" if math.isnan(value) else f"{value:.4g}"
-        case list() | tuple():
-            return ", ".join(map(show, value))
-        case Mapping():
-            return ", ".join(f"{name}: {show(part)}" for name, part in value.items())
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of numpy or torch
-        return show(value.item())
-    return str(value)
+    is_number = getattr(value, "shape", None) == ()  # of numpy or torch
+    return show(value.item()) if is_number else str(value)
 
 
+show.register(type(None), lambda value: "")
+show.register(bool, lambda value: "yes" if value else "no")
+show.register(float, lambda value: "–" if math.isnan(value) else f"{value:.4g}")
+show.register(list | tuple, lambda value: ", ".join(map(show, value)))
+show.register(Mapping, lambda value: ", ".join(f"{k}: {show(v)}" for k, v in value.items()))
+
+
+@singledispatch
 def plain(value: Any) -> Any:
     """A value as JSON allows it: no NaN or infinity, keys as strings, arrays as lists.
 
@@ -130,13 +128,13 @@ def plain(value: Any) -> Any:
         >>> plain({("a", 1): [1.5, float("inf")], 2: None})
         {"('a', 1)": [1.5, None], '2': None}
     """
-    match value:
-        case Mapping():
-            return {str(name): plain(part) for name, part in value.items()}
-        case list() | tuple():
-            return [plain(part) for part in value]
-        case None | str() | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-    return plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+    try:
+        return plain(value.tolist())
+    except AttributeError:
+        return str(value)
+
+
+plain.register(type(None) | str | int, lambda value: value)
+plain.register(float, lambda value: value if math.isfinite(value) else None)
+plain.register(list | tuple, lambda value: [plain(part) for part in value])
+plain.register(Mapping, lambda value: {str(name): plain(part) for name, part in value.items()})

@@ -22,10 +22,9 @@ class Shown:
         parts = []
         for name, parameter in inspect.signature(type(self)).parameters.items():
             value = getattr(self, name, parameter.default)
-            if inspect.isroutine(value):
-                text = getattr(value, "__qualname__", repr(value)).rpartition(".")[2]
-            else:
-                text = " ".join(repr(value).split())
+            is_function = inspect.isroutine(value)
+            text = value.__qualname__ if is_function else " ".join(repr(value).split())
+            text = text.rpartition(".")[2] if is_function else text
             if value is not parameter.default and text != repr(parameter.default):
                 short = text if len(text) <= _MAX_LENGTH else f"{type(value).__name__}(…)"
                 parts.append(f"{name}={short}")

@@ -16,12 +16,13 @@ from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Group, To
 from cyclopts.argument import update_argument_collection
 from cyclopts.config import Env
 
+import advect
 import advect.registry as registry
-from advect.cli import apps, ask, data, doctor, flow, look, maps, measure
-from advect.cli.code import check_run_code
+from advect._util.checks import refuse_if
+from advect.cli import apps, ask, data, flow, look, maps, measure
+from advect.cli.code import check_run_code, note_typed
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
-from advect.cli.terms import note_typed
 from advect.errors import AdvectError, InputError
 from advect.registry import as_text
 
@@ -69,7 +70,7 @@ COMMANDS = (
     Command("map", "Use", _MAP, "Fit a map on a flow or two datasets, and apply it."),
     *(_command("Use", run) for run in (apps.transfer, apps.label, apps.repurpose)),
     *(_command("Look", run) for run in (look.show, look.report)),
-    _command("More", doctor.doctor),
+    _command("More", data.doctor),
 )
 
 
@@ -87,7 +88,7 @@ def build_app() -> App:
         "csv:pets.csv?label=kind), toy:gaussians?n=500, or a frame of a run (run:directory@-1).",
         help_format="plaintext",
         help_epilogue="COMMAND --help shows the options of a command, and COMMAND --help-all all of them.",
-        version=_version,
+        version=advect.__version__,
         config=(note_typed, Env("ADVECT_", command=False, show=False), _from_file, check_run_code),
         suppress_keyboard_interrupt=False,
         result_action="return_value",
@@ -112,12 +113,6 @@ def build_app() -> App:
     return app
 
 
-def _version() -> str:
-    import advect
-
-    return advect.__version__
-
-
 def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Values from the TOML file of ``--config``, and tables of objects as keys and values."""
     for argument in arguments:
@@ -126,15 +121,11 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     chosen = next((argument for argument in arguments if "--config" in argument.names), None)
     if chosen is None or not chosen.tokens:
         return
+    from advect.io.formats.guard import reading
+
     path = Path(chosen.tokens[-1].value).expanduser()
-    try:
+    with reading(path, "a TOML file", ValueError):
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        got = f"{path} ({error.strerror})"
-        raise InputError("cannot read the configuration", got, "Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        got = f"{path} ({error})"
-        raise InputError("the configuration must be a TOML file", got, "Correct it.") from None
     values.pop("config", None)
     for argument in arguments:
         option = _table_of(argument)
@@ -161,8 +152,7 @@ def _keyed(token: Token, option: str) -> Token:
 
 def _main_key(option: str, value: object) -> str:
     """The key that ``--option VALUE`` sets."""
-    if not TABLES[option]:
-        raise InputError(f"{option} needs a key", value, f"Write {option}.KEY VALUE.")
+    refuse_if(not TABLES[option], f"{option} needs a key", value, f"Write {option}.KEY VALUE.")
     return TABLES[option]
 
 
@@ -209,8 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _help_all(app, tokens[: tokens.index("--help-all")])
         command, bound, _ = app.parse_args(expanded(tokens), exit_on_error=False, print_error=False)
         INPUTS.set({name: text for name, text in bound.arguments.items() if type(text) is str})
-        code = command(*bound.args, **bound.kwargs)
-        return code if type(code) is int else DONE
+        command(*bound.args, **bound.kwargs)
+        return DONE
     except Exit as ended:
         return ended.code
     except SystemExit as ended:

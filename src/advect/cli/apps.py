@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+import advect as ad
 from advect._util import defaults
 from advect._util.atomic import atomic_directory, write_atomically
 from advect.cli.code import load_network
@@ -50,7 +51,6 @@ def transfer(
         advect transfer digits 'mnist?n=50&balanced=true' --max-samples 500 -o sets
     """
     with session(run) as running:
-        import advect as ad
         from advect.io.run_frames import in_units
 
         place = out.expanduser()
@@ -113,8 +113,6 @@ def label(
         advect label 'digits?n=1000' 'digits?n=50&balanced=true&seed=1' --relabel -o labels.csv
     """
     with session(run, code=[embedding]) as running:
-        import advect as ad
-
         running.file("out", out, ".csv")
         running.file("labeled", labeled, *DATA_FILES)
         raw = running.load(pool)
@@ -191,7 +189,6 @@ def repurpose(
     with session(run, code=[model]) as running:
         import pandas as pd
 
-        import advect as ad
         from advect._util.onnx import OnnxModel
 
         running.file("out", out, ".csv")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+import advect as ad
 import advect.registry as registry
 from advect._util.atomic import write_atomically
 from advect.cli.options import (
@@ -54,8 +55,6 @@ def drift(
         advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html
     """
     with session(run, code=[embedding]) as running:
-        import advect as ad
-
         before, after = running.in_space(running.load(reference), running.load(window))
         result = ad.drift(
             before,
@@ -96,8 +95,6 @@ def compare(
         advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
     """
     with session(run, cost) as running:
-        import advect as ad
-
         running.file("out", out, ".csv", ".json")
         names = [name for name in (synthetic, real, held_out) if name is not None]
         sets = running.in_space(*map(running.load, names))
@@ -133,8 +130,6 @@ def shares(
         advect shares 'digits?n=300&balanced=true' 'digits?n=300&seed=1'
     """
     with session(run) as running:
-        import advect as ad
-
         running.file("out", out, ".npz")
         a, b, _ = running.pair(source, target)
         method = registry.make("solver", solver) if solver else None
@@ -170,8 +165,6 @@ def audit(
         advect audit 'digits?n=500' -o audit.csv --report audit.html
     """
     with session(run, code=[embedding]) as running:
-        import advect as ad
-
         running.file("out", out, ".csv")
         running.file("cleaned", cleaned, *DATA_FILES)
         raw = [running.load(one) for one in (data, reference) if one is not None]
@@ -205,8 +198,6 @@ def suggest(
         advect suggest digits mnist --max-samples 500 -o flow.toml
     """
     with session(run) as running:
-        import advect as ad
-
         running.file("out", out, ".toml")
         a, b, _ = running.pair(source, target)
         result = ad.suggest(a, b, memory_limit=memory_limit)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+import advect as ad
 import advect.registry as registry
 from advect._util import defaults
+from advect._util.checks import refuse_if
 from advect.cli import rundir
-from advect.cli.code import absolute, is_code, load_object
+from advect.cli.code import Term, absolute, absolute_term, functional, is_code, load_object
 from advect.cli.options import OUTPUT, WRITE, Flag, FlowSettings, Out, Write
 from advect.cli.session import (
     FAILED,
@@ -24,11 +26,9 @@ from advect.cli.session import (
     session,
     write_json,
 )
-from advect.cli.terms import Term, absolute_term, functional
 from advect.errors import InputError
 
 if TYPE_CHECKING:
-    import advect as ad
     from advect.flows.result import FlowResult
 
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Write report.html at the end.")]
@@ -127,9 +127,8 @@ def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
 
     Whoever chooses settings from the data changes ``config.settings`` between the two steps.
     """
-    if config.old:
-        remedy = "Run the flow again, or resume it with advect 0.2."
-        raise InputError("the run was written by advect 0.2", directory, remedy)
+    what = "the run was written by advect 0.2"
+    refuse_if(config.old, what, directory, "Run the flow again, or resume it with advect 0.2.")
     inputs = read_inputs(config, running)
     objects, resolved = build_objects(config.settings, inputs, running)
     settings = replace(config.settings, **resolved, dtype=config.settings.dtype or inputs.dtype)
@@ -144,12 +143,14 @@ def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
     terms = [Term.parse(text) for text in settings.functional]
     references = {"": config.target} if config.target else {}
     references |= {term.target: term.target for term in terms if term.target}
-    if config.target is None and any(term.target == "" for term in terms):
-        remedy = "Add one, or use -f norm."
-        raise InputError("the objective needs a target", "no second dataset", remedy)
-    if not references and settings.space:
-        remedy = "Add a target, or leave the space out."
-        raise InputError("a feature space needs two datasets", "one", remedy)
+    refuse_if(
+        config.target is None and any(term.target == "" for term in terms),
+        "the objective needs a target",
+        "no second dataset",
+        "Add one, or use -f norm.",
+    )
+    what, remedy = "a feature space needs two datasets", "Add a target, or leave the space out."
+    refuse_if(not references and settings.space, what, "one", remedy)
     source = running.load(config.source)
     targets = {key: running.load(reference) for key, reference in references.items()}
     dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *targets.values())}
@@ -205,7 +206,6 @@ def image_bounds(*sets: ad.LabeledDataset) -> tuple[float, float] | None:
 def _run(job: Job, running: Session, resume: bool) -> FlowResult:
     import torch
 
-    import advect as ad
     from advect.cli.interrupt import Interruptible
 
     settings = job.config.settings
@@ -227,8 +227,6 @@ def _run(job: Job, running: Session, resume: bool) -> FlowResult:
 
 
 def _callbacks(job: Job, running: Session) -> list[Any]:
-    import advect as ad
-
     settings, directory = job.config.settings, job.directory
     callbacks: list[Any] = [
         _Describe(job),
@@ -238,9 +236,8 @@ def _callbacks(job: Job, running: Session) -> list[Any]:
     ]
     for text in settings.metric:
         measure = load_object(text, "a metric", running.code)
-        if not callable(measure):
-            got = type(measure).__name__
-            raise InputError("a metric must be a function of a dataset", got, "Name a function.")
+        what = "a metric must be a function of a dataset"
+        refuse_if(not callable(measure), what, type(measure).__name__, "Name a function.")
         name = text.rpartition(":")[2]
         callbacks.append(ad.Metric(name, measure, settings.metric_every, directory=directory))
     return [*callbacks, *([registry.make("stop", settings.stop)] if settings.stop else [])]
@@ -279,10 +276,12 @@ def _continue(job: Job, running: Session, report: bool) -> None:
     if digests is None:
         raise InputError("env.json has no table of digests", path, "Restore it from a copy.")
     for name, value in digests.items():
-        if job.inputs.digests.get(name) != value:
-            got = job.config.source if name == "source" else job.config.target
-            what = f"the {name} has changed since the run began"
-            raise InputError(what, got, "Restore it, or start a new run.")
+        refuse_if(
+            job.inputs.digests.get(name) != value,
+            f"the {name} has changed since the run began",
+            job.config.source if name == "source" else job.config.target,
+            "Restore it, or start a new run.",
+        )
     if env.get("torch") not in (None, str(torch.__version__)):
         versions = f"torch {env['torch']}; with {torch.__version__}"
         running.note(f"note: the run began with {versions} it may differ in the last bits")
@@ -361,7 +360,9 @@ def _check_unchanged(job: Job, running: Session) -> None:
     old, new = asdict(before), asdict(job.config)
     old, new = old | old.pop("settings"), new | new.pop("settings")
     for name in new.keys() - _MAY_CHANGE:
-        if old[name] != new[name]:
-            what = f"the run in {job.directory} has another {name}"
-            remedy = "Choose another directory, or pass --overwrite instead of --resume."
-            raise InputError(what, f"{new[name]} instead of {old[name]}", remedy)
+        refuse_if(
+            old[name] != new[name],
+            f"the run in {job.directory} has another {name}",
+            f"{new[name]} instead of {old[name]}",
+            "Choose another directory, or pass --overwrite instead of --resume.",
+        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+import advect as ad
 import advect.registry as registry
 from advect.cli.code import is_code
 from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
@@ -18,7 +19,6 @@ from advect.cli.session import Facts, Session, session, short_names
 from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
-    import advect as ad
     from advect.report import Story
 
 

@@ -5,18 +5,16 @@ A map is a directory: map.safetensors, and space.json with its feature space (em
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+import advect as ad
 import advect.registry as registry
+from advect._util.checks import refuse_if
 from advect.cli.options import PAIR, Map, Out, Pair, Units
 from advect.cli.rundir import check_free, open_run, read_json
 from advect.cli.session import Facts, Session, session, write_json
-from advect.errors import InputError
-
-if TYPE_CHECKING:
-    import advect as ad
 
 
 def fit(
@@ -63,9 +61,8 @@ def _on_run(run: Path, table: Any, running: Session) -> tuple[Any, Any, dict[str
     directory = open_run(run)
     check_space(directory, "Or run the flow again.")
     frames = Trajectory.open(directory)
-    if len(frames) < 2 or frames.indices[0] != 0:
-        got = f"steps {frames.indices}"
-        raise InputError("a map needs the first and a later frame", got, "Resume the flow.")
+    what, remedy = "a map needs the first and a later frame", "Resume the flow."
+    refuse_if(len(frames) < 2 or frames.indices[0] != 0, what, f"steps {frames.indices}", remedy)
     first, last = frames[0].dataset, frames[-1].dataset
     carrier = _unfitted(table, "entropic", running, 0).fit(first, last)
     path = directory / "space.json"
@@ -80,13 +77,10 @@ def _on_datasets(
     label_weight: float | None,
     running: Session,
 ) -> ad.maps.Map:
-    import advect as ad
-
     weight: dict[str, Any] = {} if label_weight is None else {"label_weight": label_weight}
     carrier = _unfitted(table, "flow-matching", running, running.read.seed)
-    if not isinstance(carrier, ad.maps.FlowMatchingMap):
-        remedy = "Fit it on a run instead."
-        raise InputError("a map of two datasets needs flow matching", carrier.kind, remedy)
+    what, remedy = "a map of two datasets needs flow matching", "Fit it on a run instead."
+    refuse_if(not isinstance(carrier, ad.maps.FlowMatchingMap), what, carrier.kind, remedy)
     return carrier.fit(ad.PairSampler(a, b, **weight))
 
 
@@ -127,7 +121,6 @@ def _open(
     path: Path, coders: dict[str, Any], running: Session
 ) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
     """A map and its feature space; a file that ``map.save`` wrote has none."""
-    import advect as ad
     from advect._util.atomic import recover
     from advect.io.run_frames import space_from
 
@@ -135,10 +128,12 @@ def _open(
     if not path.is_dir():
         return ad.maps.load(path), None
     file, space = path / "map.safetensors", path / "space.json"
-    if file.exists() and not space.exists():
-        what = "the map has lost its space.json, which holds the units of its samples"
-        remedy = f"Fit it again, or pass {file}, which uses the numbers of the flow."
-        raise InputError(what, path, remedy)
+    refuse_if(
+        file.exists() and not space.exists(),
+        "the map has lost its space.json, which holds the units of its samples",
+        path,
+        f"Fit it again, or pass {file}, which uses the numbers of the flow.",
+    )
     facts = read_json(space)
     common = space_from(facts, space, **coders, progress=running.progress) if facts else None
     return ad.maps.load(file), common

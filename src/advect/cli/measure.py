@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+import advect as ad
 import advect.registry as registry
+from advect._util.checks import refuse_if
 from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Cost, MemoryLimit, Pair, Solver
 from advect.cli.session import (
     FAILED,
@@ -20,10 +22,6 @@ from advect.cli.session import (
     short_names,
     write_json,
 )
-from advect.errors import InputError
-
-if TYPE_CHECKING:
-    import advect as ad
 
 
 def distance(
@@ -51,17 +49,17 @@ def distance(
     with session(run, cost) as running:
         import torch
 
-        import advect as ad
-
         a, b, _ = running.pair(source, target)
         facts: dict[str, Any] = {"n_samples": [len(a), len(b)]}
         generator = torch.Generator().manual_seed(run.seed)
         title, converged = f"{source} and {target}", True
         if sliced is not None:
-            if solver or set(cost or {}) - {"label_weight"}:
-                what, got = "the sliced distance has no solver or label cost", "--solver or --cost"
-                remedy = "Use --cost.label-weight alone, or leave --sliced out."
-                raise InputError(what, got, remedy)
+            refuse_if(
+                solver or set(cost or {}) - {"label_weight"},
+                "the sliced distance has no solver or label cost",
+                "--solver or --cost",
+                "Use --cost.label-weight alone, or leave --sliced out.",
+            )
             weight = float((cost or {}).get("label_weight", 1.0))
             value = ad.sliced_otdd(a, b, sliced, label_weight=weight, generator=generator)
             names = ("value", "energy", "standard_error")
@@ -104,17 +102,17 @@ def matrix(
     Example:
         advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances
     """
-    if len(references) < 2:
-        got = f"{len(references)} dataset"
-        raise InputError("pairs need two or more datasets", got, "Add references.")
+    what = "pairs need two or more datasets"
+    refuse_if(len(references) < 2, what, f"{len(references)} dataset", "Add references.")
     with session(run, cost) as running:
-        import advect as ad
-
         directory = None if out is None else out.expanduser()
         if directory is not None and not (directory / "pairs").is_dir():
-            if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-                remedy = "Choose another directory."
-                raise InputError("advect did not write this directory", directory, remedy)
+            refuse_if(
+                directory.exists() and (not directory.is_dir() or any(directory.iterdir())),
+                "advect did not write this directory",
+                directory,
+                "Choose another directory.",
+            )
         elif directory is not None:
             check_free_file(directory / "distances.json", run.overwrite)
         sets = _in_one_space(references, run.space or {}, running)
@@ -155,12 +153,12 @@ def _in_one_space(
     """All datasets in one space: unchanged if they fit, images in the size and colors of the largest."""
     from advect.spaces.feature_space import in_space_of_largest
 
-    if {"project", "columns"} & space.keys() or space.get("scale") not in (None, "unit"):
-        what = "several datasets cannot share a space that is fitted to two"
-        remedy = (
-            "Convert them first with advect data convert, or use space.size and space.channels."
-        )
-        raise InputError(what, "space.scale, space.project or space.columns", remedy)
+    refuse_if(
+        {"project", "columns"} & space.keys() or space.get("scale") not in (None, "unit"),
+        "several datasets cannot share a space that is fitted to two",
+        "space.scale, space.project or space.columns",
+        "Convert them first with advect data convert, or use space.size and space.channels.",
+    )
     sets = [running.load(reference) for reference in references]
     if len({data.sample_shape for data in sets}) == 1 and not space:
         return sets

@@ -96,6 +96,8 @@ class Reading:
         dtype: Floating point type. The default is that of the data.
     """
 
+    space = None  # a field of those that bring datasets into one space
+
     max_samples: int | None = None
     balanced: Flag = False
     seed: int = 0
@@ -147,6 +149,9 @@ class Output:
         verbose: Print more on stderr.
         quiet: Print neither progress nor notes.
     """
+
+    overwrite = strict = run_code = False  # fields of those that write
+    space = report = None
 
     config: Annotated[Path | None, Parameter(alias="-c", metavar="FILE.toml", group=OUTPUT)] = None
     json: Switch = False

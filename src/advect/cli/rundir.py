@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import (
@@ -34,6 +35,7 @@ from advect._util.atomic import (
     replace_directory,
     write_atomically,
 )
+from advect._util.checks import refuse_if
 from advect._util.lock import Hold
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
@@ -58,19 +60,13 @@ _FILES = {
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read what ``write_json`` wrote; empty if there is no file."""
-    from advect.io.formats.guard import read_text
+    from advect.io.formats.guard import read_text, reading
 
-    try:
-        table = json.loads(read_text(path))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except InputError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        got = f"{path} ({error})"
-        raise InputError("not a JSON file, or damaged", got, "Restore it from a copy.") from None
-    if not isinstance(table, dict):
-        raise InputError("not a JSON object", path, "Restore it from a copy.")
+    with reading(path, "a JSON file", ValueError):
+        table = json.loads(read_text(path))
+    refuse_if(not isinstance(table, dict), "not a JSON object", path, "Restore it from a copy.")
     return table
 
 
@@ -97,48 +93,38 @@ class RunConfig:
         for name in OBJECTS:
             table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
         values = {name: value for name, value in table.items() if value not in (None, {})}
-        ordered = dict(sorted(values.items(), key=lambda item: type(item[1]) is dict))
+        ordered = dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS))
         write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
 
     @classmethod
     def read(cls, directory: Path) -> RunConfig:
         """Read config.toml."""
-        from advect.io.formats.guard import read_text
+        from advect.io.formats.guard import read_text, reading
 
         path = directory / "config.toml"
-        try:
+        refuse_if(not path.exists(), "the run has no config.toml", directory, _PASS_RUN)
+        with reading(path, "the configuration of a run", ValueError, KeyError, TypeError):
             return cls.parse(tomllib.loads(read_text(path)))
-        except FileNotFoundError:
-            raise InputError("the run has no config.toml", directory, _PASS_RUN) from None
-        except InputError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            got = f"{path} ({type(error).__name__}: {error})".splitlines()[0]
-            raise InputError("config.toml cannot be used", got, "Restore it from a copy.") from None
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunConfig:
         """The content of config.toml; ``ValueError`` for wrong types and unknown names."""
-        source, target = values.pop("source"), values.pop("target", None)
-        if type(source) is not str or type(target) not in (str, type(None)):
-            raise ValueError("source and target must be text")
+        ends = {name: values.pop(name, None) for name in ("source", "target")}
         old = "steps" in values
         if old:
             values["n_steps"] = values.pop("steps")
-        for name in OBJECTS:
-            if type(values.get(name)) is dict:
-                values[name] = {key: as_text(value) for key, value in values[name].items()}
-        unknown = values.keys() - FlowSettings.__dataclass_fields__.keys()
-        if unknown:
+        for name in values.keys() & OBJECTS:
+            values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
+        if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():
             raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
-        return cls(source, target, _adapter().validate_python(values), old)
+        return _adapter().validate_python({**ends, "settings": values, "old": old})
 
 
 @cache
 def _adapter() -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(FlowSettings)
+    return TypeAdapter(RunConfig)
 
 
 def as_table(kind: str, made: Any) -> dict[str, str]:
@@ -150,14 +136,12 @@ def as_table(kind: str, made: Any) -> dict[str, str]:
 def _native(text: str) -> Any:
     """A number or truth value where the text stands for one."""
     value = query.guess(text)
-    return value if type(value) in (bool, int, float) and as_text(value) == text else text
+    return value if "," not in text and as_text(value) == text else text
 
 
 def environment(settings: FlowSettings, digests: Mapping[str, str]) -> dict[str, Any]:
     """Versions, device, seed and digests."""
     import torch
-
-    import advect as ad
 
     return {
         "advect": ad.__version__,
@@ -229,10 +213,10 @@ def open_run(directory: Path) -> Path:
     if is_run(next_run := pending(directory)):
         message = f"{next_run} is left of a killed flow with --overwrite: resume or remove it"
         warnings.warn(message, UserWarning, stacklevel=2)
-    if not directory.is_dir():
-        raise InputError("no such run directory", directory, _PASS_RUN)
-    if not (directory / "frames.jsonl").exists():
-        raise InputError("not a run directory", directory, _PASS_RUN)
+    refuse_if(not directory.is_dir(), "no such run directory", directory, _PASS_RUN)
+    refuse_if(
+        not (directory / "frames.jsonl").exists(), "not a run directory", directory, _PASS_RUN
+    )
     check_plain_files(directory)
     return directory
 
@@ -252,15 +236,17 @@ def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str 
         raise InputError("a file is in the way", directory, "Choose another directory.")
     check_parents(directory)
     foreign, count = foreign_file(directory, kind) if directory.is_dir() else (None, 0)
-    if foreign is not None:
-        what = f"{directory} has files that advect did not write"
-        raise InputError(what, foreign, "Choose another directory, or move the file.")
+    what = f"{directory} has files that advect did not write"
+    refuse_if(foreign is not None, what, foreign, "Choose another directory, or move the file.")
     if count and not overwrite:
         remedy += "Pass --overwrite to replace them."
         raise InputError("the directory has results already", directory, remedy)
-    if count and Path.cwd().resolve().is_relative_to(directory.resolve()):
-        remedy = "Change to another directory first."
-        raise InputError("the current directory cannot be replaced", directory, remedy)
+    refuse_if(
+        count and Path.cwd().resolve().is_relative_to(directory.resolve()),
+        "the current directory cannot be replaced",
+        directory,
+        "Change to another directory first.",
+    )
 
 
 def foreign_file(directory: Path, kind: str = "run") -> tuple[Path | None, int]:

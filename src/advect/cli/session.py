@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import write_atomically
+from advect._util.checks import refuse_if
 from advect._util.result import Result, plain
 from advect.cli.code import Permission, load_network, load_object
-from advect.cli.options import Output, Reading, Table, Writing
+from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
-
-if TYPE_CHECKING:
-    import advect as ad
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -69,13 +68,11 @@ class Session:
     """What a command uses while it runs: how it reads data, the files that it writes, its output."""
 
     def __init__(self, output: Output, code: Permission) -> None:
-        writing = output if isinstance(output, Writing) else Writing()
         self.output, self.code = output, code
         self.read = output if isinstance(output, Reading) else Reading()
-        self.overwrite, self.strict = writing.overwrite, writing.strict
         self.unconverged: list[str] = []
         self.files: dict[str, Path] = {}
-        self.file("report", getattr(output, "report", None), ".html", ".htm")
+        self.file("report", output.report, ".html", ".htm")
 
     @property
     def progress(self) -> Any:
@@ -96,20 +93,19 @@ class Session:
             raise InputError("the file has another suffix", path, f"Use {', '.join(suffixes)}.")
         if path.resolve() in [other.resolve() for other in self.files.values()]:
             raise InputError("two results cannot go to one file", path, "Rename one of them.")
-        check_free_file(path, self.overwrite)
+        check_free_file(path, self.output.overwrite)
         self.files[option] = path
 
     def write(self, option: str, write: Callable[[Path], object]) -> None:
         """Write the file of an option if it was given, and if it is still free."""
         if option in self.files:
-            check_free_file(self.files[option], self.overwrite)
+            check_free_file(self.files[option], self.output.overwrite)
             write(self.files[option])
 
     def load(self, reference: str) -> ad.LabeledDataset:
         """A dataset; what the reference says itself takes precedence over the options."""
         import torch
 
-        import advect as ad
         from advect.data.dataset import has_classes
 
         read = self.read
@@ -124,30 +120,26 @@ class Session:
             say(f"{reference}: {data}")
         if not read.equal_mass:
             return data
-        if not (bool(data.labeled.all()) and has_classes(data)):
-            remedy = "Leave equal_mass out, or name the labels in the reference (?label=…)."
-            raise InputError("equal_mass needs a label for every sample", reference, remedy)
+        refuse_if(
+            not (bool(data.labeled.all()) and has_classes(data)),
+            "equal_mass needs a label for every sample",
+            reference,
+            "Leave equal_mass out, or name the labels in the reference (?label=…).",
+        )
         return data.balanced()
-
-    @property
-    def _space(self) -> dict[str, str]:
-        return getattr(self.read, "space", None) or {}
 
     def coders(self) -> dict[str, Any]:
         """The encoder and decoder of the feature space."""
-        texts = {name: self._space.get(name) for name in ("encoder", "decoder")}
         return {
             name: load_network(text, f"the {name}", self.code)
-            for name, text in texts.items()
-            if text is not None
+            for name, text in (self.read.space or {}).items()
+            if name in ("encoder", "decoder")
         }
 
     def space(self, source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FeatureSpace:
         """The common feature space of two datasets."""
-        import advect as ad
-
         coders = self.coders()
-        texts = {name: text for name, text in self._space.items() if name not in coders}
+        texts = {name: text for name, text in (self.read.space or {}).items() if name not in coders}
         options = registry.converted("space", ad.FeatureSpace.fit, texts) | coders
         if coders:
             options["progress"] = self.progress
@@ -168,14 +160,13 @@ class Session:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
         first, second = sets[0], sets[min(1, len(sets) - 1)]
         fits = first.sample_shape == second.sample_shape and first.columns == second.columns
-        if fits and not self._space:
+        if fits and not self.read.space:
             return list(sets)
         space = self.space(first, second)
         return [space.apply(first), *(space.apply(data, side="target") for data in sets[1:])]
 
     def cost(self, table: Table, *sets: ad.LabeledDataset) -> ad.GroundCost:
         """The ground cost; between values where the datasets have continuous targets."""
-        import advect as ad
         from advect.data.dataset import has_classes
 
         texts: dict[str, Any] = dict(table or {})
@@ -191,9 +182,10 @@ class Session:
         """The ``embedding`` argument of the library."""
         if text in ("auto", "gradients", "standardized", "features"):
             return None if text == "features" else text
-        number = query.guess(text)
-        is_number = type(number) in (int, float)
-        return number if is_number else load_network(text, "embedding", self.code)
+        try:
+            return query.typed(text, "int | float")
+        except ValueError:
+            return load_network(text, "embedding", self.code)
 
     def finish(
         self,
@@ -217,7 +209,7 @@ class Session:
             places = "\n".join(f"{name} written to {path}" for name, path in written.items())
             text = "\n\n".join(filter(None, (str(result), places)))
         _print(text, sys.stdout)
-        if self.strict and (self.unconverged or not converged):
+        if self.output.strict and (self.unconverged or not converged):
             say(f"not converged: {(self.unconverged or ['the transport problem'])[0]}")
             raise Exit(NOT_CONVERGED)
 
@@ -230,10 +222,8 @@ def session(
 
     ``light`` commands only read files and do not load torch.
     """
-    tables = (*tables, getattr(output, "space", None))
-    named = [text for table in tables for text in (table or {}).values()]
-    run_code = isinstance(output, Writing) and output.run_code
-    running = Session(output, Permission.given(run_code, [*named, *code]))
+    named = [text for table in (*tables, output.space) for text in (table or {}).values()]
+    running = Session(output, Permission.given(output.run_code, [*named, *code]))
     if not light:
         _load_torch()
     seen: set[str] = set()
@@ -321,8 +311,7 @@ def absolute_reference(reference: str) -> str:
 
 
 def _parsed(reference: str) -> Any:
-    import advect as ad
-    from advect.io.reference import Reference
+    from advect.io.loading import Reference
 
     return Reference.parse(reference, names=[row.name for row in ad.datasets.names()])
 

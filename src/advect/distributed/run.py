@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from advect._util import defaults
 from advect.data.dataset import LabeledDataset
-from advect.distributed.shared_frames import SharedFrames
 from advect.flows.callbacks import Callback, Recorder, Watchers
 from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
@@ -23,7 +23,7 @@ from advect.flows.result import FlowResult
 from advect.flows.snapshots import Snapshot
 from advect.flows.steps import Step
 from advect.functionals.base import Functional
-from advect.io.trajectory import Trajectory
+from advect.io.trajectory import Frame, Trajectory
 from advect.ot.ranks import Group
 
 
@@ -127,3 +127,41 @@ class _Together:
     @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         return self.on_first.metrics
+
+
+class SharedFrames:
+    """A ``Recorder`` with a directory, on all ranks: each writes its rows to a file of its own.
+
+    Rank 0 logs a frame when the files of all ranks are on the disk. A frame without a line in the log is
+    none: files that a dead rank leaves are not read, and the next run writes over them."""
+
+    def __init__(self, recorder: Recorder, group: Group) -> None:
+        self.recorder, self.group = recorder, group
+
+    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
+        self.group.first(lambda: self.recorder.begin(source, start))
+
+    def __call__(self, step: Step) -> None:
+        if step.index % self.recorder.every == 0:
+            self._add(step)
+
+    def end(self, step: Step, status: str) -> None:
+        if status not in ("interrupted", "diverged"):
+            self.group.first(lambda: self.recorder.trajectory.forget_after(step.index))
+            self._add(step)
+
+    def _add(self, step: Step) -> None:
+        trajectory = self.recorder.trajectory  # of rank 0: the others do not know what is there
+        if self.group.first(lambda: trajectory.wants(step.index, step.value)):
+            directory, rows = (
+                cast(Path, self.recorder.directory),
+                self.group.rows(len(step.dataset)),
+            )
+            frame = Frame(step.index, step.value, step.dataset)
+            Trajectory.write_rows(directory, frame, rows, self.group.rank, self.group.size)
+            self.group.wait()
+            self.group.first(lambda: trajectory.commit(step.index, step.value, self.group.size))
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return Trajectory(self.recorder.directory)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from advect._util.checks import check_count, check_known, check_weights, one_or_more
+from advect._util.checks import check_count, check_known, check_weights, one_or_more, refuse_if
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
@@ -63,9 +63,9 @@ def frame_fields(
     from advect.io.formats.arrow import table_content
 
     where, labels = "the frame", {}
-    if hasattr(frame, "iloc") and hasattr(frame, "columns"):  # pandas: no index, names as text
-        check_names(where, [str(name) for name in frame.columns])
+    if nw.dependencies.is_pandas_dataframe(frame):  # no index, names as text
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+        check_names(where, list(frame.columns))
     try:
         columns = nw.from_native(frame, eager_only=True)
         if label is not None:
@@ -99,11 +99,11 @@ def _frame_labels(series: Any) -> dict[str, Any]:
     """Labels, None where missing, and the categories in their order."""
     pairs = zip(series.to_list(), series.is_null().to_list(), strict=True)
     fields: dict[str, Any] = {"y": [None if missing else name for name, missing in pairs]}
-    native = series.to_native()
-    if hasattr(native, "cat") and hasattr(native.cat, "categories"):  # pandas
-        fields["classes"] = native.cat.categories.tolist()
-    elif "Categorical" in str(series.dtype) or "Enum" in str(series.dtype):
-        fields["classes"] = series.to_arrow().dictionary.to_pylist()
+    if "Categorical" in str(series.dtype) or "Enum" in str(series.dtype):
+        try:
+            fields["classes"] = series.to_native().cat.categories.tolist()  # pandas
+        except AttributeError:
+            fields["classes"] = series.to_arrow().dictionary.to_pylist()
     return fields
 
 
@@ -114,9 +114,8 @@ def _categories(table: Any, categorical: str | None) -> dict[str, Column]:
     categories = {}
     for field in table.schema:
         if types.is_dictionary(field.type) and not types.is_temporal(field.type.value_type):
-            if categorical is None:
-                got, remedy = f"column {field.name!r} of categories", "Pass categorical='onehot'."
-                raise InputError("features must be numbers", got, remedy)
+            what, remedy = "features must be numbers", "Pass categorical='onehot'."
+            refuse_if(categorical is None, what, f"column {field.name!r} of categories", remedy)
             values = table.column(field.name).chunk(0).dictionary.to_pylist()
             whole = all(type(value) is int for value in values)
             values = tuple(values if whole else map(str, values))
@@ -177,9 +176,11 @@ def torch_fields(
         return {"x": x}
     if any(type(label) is _Probabilities for label in labels):
         if not probabilities and not any(type(owner) is NamedTensors for owner in owners):
-            got = f"shape ({len(labels)}, {len(labels[0])})"
-            remedy = "Use argmax(1), or probabilities=True for soft labels."
-            raise InputError("labels must be one for each sample", got, remedy)
+            raise InputError(
+                "labels must be one for each sample",
+                f"shape ({len(labels)}, {len(labels[0])})",
+                "Use argmax(1), or probabilities=True for soft labels.",
+            )
         return {"x": x, "probabilities": np.array(labels), "classes": names}
     return {"x": x, "y": _by_name(labels, names), "classes": names}
 
@@ -201,22 +202,25 @@ def _read(
         if y is None or (targets and y.ndim == 2):
             return x, [None] * len(x) if y is None else y.tolist()
         return x, _labels(y, len(x), "the TensorDataset")
-    total, batches = 0, None
+    members, total = {*dir(dataset)}, 0
+    # text and frames can be iterated over, but hold no samples
+    foreign = type(dataset) in (str, bytes, dict) or "iloc" in members
+    refuse_if(
+        foreign or not members & {"__getitem__", "__iter__"},
+        "a torch dataset or loader is needed",
+        type(dataset).__name__,
+        "Arrays go to LabeledDataset(x, y).",
+    )
     with suppress(TypeError, NotImplementedError):
         total = len(dataset)
-    if type(dataset) in (str, bytes, dict) or hasattr(dataset, "iloc"):
-        pass  # can be iterated over, but holds no samples
-    elif isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
+    if isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
         batches = _loader_batches(dataset)
-    elif hasattr(dataset, "__getitem__") and total and not isinstance(dataset, IterableDataset):
+    elif "__getitem__" in members and total and not isinstance(dataset, IterableDataset):
         rows = some_rows(total, max_samples, generator)
         items: Any = dataset
         batches, total, max_samples = _single(items[row] for row in rows), len(rows), None
-    elif hasattr(dataset, "__iter__"):
+    else:
         batches = _single(dataset)
-    if batches is None:
-        got, remedy = type(dataset).__name__, "Arrays go to LabeledDataset(x, y)."
-        raise InputError("a torch dataset or loader is needed", got, remedy)
     with track(total, "reading samples", progress) as advance:
         samples, labels = _collect(batches, max_samples, generator, advance)
     return np.stack(samples), labels
@@ -231,9 +235,11 @@ def _collect(
     seen = 0
     for x, y in batches:
         if samples and x.shape[1:] != samples[0].shape:
-            got = f"{x.shape[1:]} in sample {seen} where {samples[0].shape} came first"
-            remedy = "Add a transform that resizes them."
-            raise InputError("all samples must have one shape", got, remedy)
+            raise InputError(
+                "all samples must have one shape",
+                f"{x.shape[1:]} in sample {seen} where {samples[0].shape} came first",
+                "Add a transform that resizes them.",
+            )
         for sample, label in zip(x, y, strict=True):
             seen += 1
             if max_samples is None or seen <= max_samples:
@@ -244,14 +250,13 @@ def _collect(
             if (slot := int(u * seen)) < max_samples:
                 samples[slot], labels[slot] = sample.copy(), label
         advance(1)
-    if not seen:
-        raise InputError("there must be at least one sample", "none", "Check the dataset.")
+    refuse_if(not seen, "there must be at least one sample", "none", "Check the dataset.")
     return samples, labels
 
 
 def _as_sample(x: Any, where: str) -> np.ndarray:
     """A sample or batch as floats; Pillow images from 0 to 1."""
-    picture = hasattr(x, "getbands") and hasattr(x, "convert")
+    picture = hasattr(x, "getbands")
     if picture:
         x = np.asarray(convert(x, None, where))
     elif isinstance(x, Tensor):
@@ -261,9 +266,12 @@ def _as_sample(x: Any, where: str) -> np.ndarray:
         array = np.asarray(x)
     except ValueError:
         array = np.asarray(None)
-    if array.dtype.kind not in "fiub":
-        got = repr(x)[:80] if type(x) is str else getattr(x, "dtype", type(x).__name__)
-        raise InputError(f"samples must be numbers or images in {where}", got, "Convert them.")
+    refuse_if(
+        array.dtype.kind not in "fiub",
+        f"samples must be numbers or images in {where}",
+        getattr(x, "dtype", type(x).__name__),
+        "Convert them.",
+    )
     floats = array.astype(number_dtype(array, where))
     bright = picture and are_images(array.dtype, array.shape)
     return floats / np.float32(255) if bright else floats
@@ -275,10 +283,13 @@ def _by_name(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
         return list(labels)
     names = []
     for label in map(plain, labels):
-        whole = type(label) in (int, bool) or (type(label) is float and label.is_integer())
-        if whole and not -1 <= label < len(classes):
-            what = f"labels that are whole numbers must be positions in the {len(classes)} classes"
-            raise InputError(what, label, "Pass all classes, classes=[…], or labels by name.")
+        whole = type(label) in (int, bool, float) and label % 1 == 0
+        refuse_if(
+            whole and not -1 <= label < len(classes),
+            f"labels that are whole numbers must be positions in the {len(classes)} classes",
+            label,
+            "Pass all classes, classes=[…], or labels by name.",
+        )
         names.append(label if not whole else None if label < 0 else classes[int(label)])
     return names
 
@@ -290,8 +301,7 @@ def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
         if type(x) in (list, tuple):
             x = np.stack([_as_sample(sample, where) for sample in x])
         x = _as_sample(x, where)
-        if x.ndim == 0:
-            raise InputError("batches must have an axis of samples", where, "Check collate_fn.")
+        refuse_if(x.ndim == 0, "batches must have an axis of samples", where, "Check collate_fn.")
         yield x, [None] * len(x) if y is None else _labels(y, len(x), where)
 
 
@@ -311,9 +321,12 @@ def _labels(y: Any, n: int, where: str) -> list[Any]:
     soft = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
     if shape and soft and shape[-1] > 1 and array and "float" in str(y.dtype):
         return [_Probabilities(row) for row in y.reshape(n, -1).tolist()]
-    if math.prod(shape) != n or not (shape or array):
-        remedy = "Turn one-hot rows to labels with argmax(1)."
-        raise InputError(f"labels must be one for each sample in {where}", f"shape {shape}", remedy)
+    refuse_if(
+        math.prod(shape) != n or not (shape or array),
+        f"labels must be one for each sample in {where}",
+        f"shape {shape}",
+        "Turn one-hot rows to labels with argmax(1).",
+    )
     return y.reshape(n).tolist() if array else list(y)
 
 
@@ -321,10 +334,12 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
     """x and y of an item; y is None where it has none."""
     if not isinstance(item, (list, tuple, dict)):
         return item, None
-    if isinstance(item, dict) or len(item) not in (1, 2):
-        got = f"{len(item)} parts in {where}"
-        remedy = "Wrap the dataset; Hugging Face datasets go to LabeledDataset.from_huggingface."
-        raise InputError("items must be x or (x, y)", got, remedy)
+    refuse_if(
+        isinstance(item, dict) or len(item) not in (1, 2),
+        "items must be x or (x, y)",
+        f"{len(item)} parts in {where}",
+        "Wrap the dataset; Hugging Face datasets go to LabeledDataset.from_huggingface.",
+    )
     return item[0], item[1] if len(item) == 2 else None
 
 
@@ -351,35 +366,40 @@ def hugging_fields(
 ) -> dict[str, Any]:
     """The arguments of ``LabeledDataset`` for one split of a Hugging Face dataset: images are read
     one by one, tables as Arrow."""
-    if isinstance(ds, Mapping) or not all(hasattr(ds, name) for name in ("features", "select")):
-        what, remedy = "from_huggingface takes one split, not streamed", "Pass ds['train']."
-        raise InputError(what, type(ds).__name__, remedy)
+    refuse_if(
+        not {"features", "select", "__len__"} <= {*dir(ds)},
+        "from_huggingface takes one split, not streamed",
+        type(ds).__name__,
+        "Pass ds['train'].",
+    )
     y = None if label is False else label
+    declared = {name: getattr(ds.features[name], "names", None) for name in ds.column_names}
     if label is None:
-        labels = [name for name in ds.column_names if hasattr(ds.features[name], "names")]
+        labels = [name for name in declared if declared[name] is not None]
         labels = labels or [name for name in ("label",) if name in ds.column_names]
-        if len(labels) > 1:
-            raise InputError("several columns hold classes", ", ".join(labels), "Pass label=….")
+        refuse_if(
+            len(labels) > 1, "several columns hold classes", ", ".join(labels), "Pass label=…."
+        )
         y = labels[0] if labels else None
     features = [name for name in ds.column_names if name != y]
     pictures = [name for name in features if type(ds.features[name]).__name__ == "Image"]
     names = one_or_more(image or columns or pictures or features)
     for name in (*names, *([] if y is None else [y])):
         check_known("column", name, ds.column_names)
-    if not names or len(ds) == 0:
-        what = "a split needs samples with a column of features"
-        raise InputError(what, f"{len(ds)} samples, columns {names}", "Pass columns=[…].")
+    what, remedy = "a split needs samples with a column of features", "Pass columns=[…]."
+    refuse_if(not names or len(ds) == 0, what, f"{len(ds)} samples, columns {names}", remedy)
     rows = some_rows(len(ds), max_samples, generator)
     ds = ds.select(rows) if len(rows) < len(ds) else ds
-    classes = None if y is None else getattr(ds.features[str(y)], "names", None)
+    classes = declared.get(y)
     if image is not None or names == pictures[:1]:
         items = (ds[row] for row in range(len(ds)))
         pairs = ((item[names[0]], None if y is None else item[y]) for item in items)
         with track(len(ds), "reading samples", progress) as advance:
             samples, targets = _collect(_single(pairs), None, None, advance)
         return {"x": np.stack(samples), "y": _by_name(targets, classes), "classes": classes}
-    if set(names) & set(pictures):
-        raise InputError("several columns hold images", ", ".join(names), "Pass image=….")
+    refuse_if(
+        set(names) & set(pictures), "several columns hold images", ", ".join(names), "Pass image=…."
+    )
     table = ds.select_columns(names + ([] if y is None else [y])).with_format("arrow")[:]
     fields = frame_fields(table, y, None, None)
     return (

@@ -94,12 +94,10 @@ def _line(record: Record) -> bytes:
 def _record(line: bytes) -> Record | None:
     """The record of a line with a right checksum; older logs have none."""
     try:
-        record = json.loads(line) if len(line) <= _LONGEST else None
-    except (ValueError, RecursionError):
+        record: Any = json.loads(line) if len(line) <= _LONGEST else None
+        check = record.pop("check", None)
+    except (ValueError, RecursionError, AttributeError, TypeError):  # the last two: not an object
         return None
-    if type(record) is not dict:
-        return None
-    check = record.pop("check", None)
     return record if check is None or check == _check(record) else None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from advect._util.atomic import atomic_file
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
 from advect.io.formats import Content, open_source
 from advect.io.formats.guard import read_bytes
@@ -99,9 +99,8 @@ def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
     if directory and os.path.isdir(directory) and not os.access(directory, os.X_OK):
         raise InputError("no permission to read ADVECT_DATA", directory, "Unset it.")
     if file is None and _is_embedded(name):
-        if split == "test":
-            what = f"the {name} inside {_PACKAGES[name]} has no splits"
-            raise InputError(what, "split='test'", _remedy(name))
+        what = f"the {name} inside {_PACKAGES[name]} has no splits"
+        refuse_if(split == "test", what, "split='test'", _remedy(name))
         return digits() if name == "digits" else mnist()
     file = _download(name) if file is None else file
     source = open_source(file, "npz", **({} if split is None else {"split": split}))
@@ -185,14 +184,12 @@ def fetch_table(
     from advect.data.dataset import LabeledDataset
     from advect.io.adapters import frame_fields
 
-    if not number.isascii() or not number.isdigit():
-        what, remedy = "openml: takes the number of a dataset", "Write for example openml:61."
-        raise InputError(what, repr(number), remedy)
+    what, remedy = "openml: takes the number of a dataset", "Write for example openml:61."
+    refuse_if(not number.isascii() or not number.isdigit(), what, repr(number), remedy)
     bunch = _fetch(int(number), as_frame=True)
     if label is None and target is None and bunch.target_names:
-        if len(bunch.target_names) > 1:
-            got = ", ".join(bunch.target_names)
-            raise InputError("a dataset must have one label column", got, "Pass label=….")
+        what = "a dataset must have one label column"
+        refuse_if(len(bunch.target_names) > 1, what, ", ".join(bunch.target_names), "Pass label=….")
         label = bunch.target_names[0]
     fields = frame_fields(bunch.frame, label or None, None, categorical, target=target)
     return LabeledDataset(**fields)
@@ -205,9 +202,12 @@ def _download(name: str) -> Path:
         raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
     bunch, n = _fetch(images.number, as_frame=False), images.train + images.test
     x, codes = np.asarray(bunch.data, np.float32), np.asarray(bunch.target).astype(np.float64)
-    if x.shape != (n, math.prod(images.shape)) or np.ptp(codes) != len(images.classes) - 1:
-        what = f"dataset {images.number} of openml.org has changed and is not {name}"
-        raise InputError(what, f"shape {x.shape}", _remedy(name))
+    refuse_if(
+        x.shape != (n, math.prod(images.shape)) or np.ptp(codes) != len(images.classes) - 1,
+        f"dataset {images.number} of openml.org has changed and is not {name}",
+        f"shape {x.shape}",
+        _remedy(name),
+    )
     x = np.round(255 * (x - x.min()) / np.ptp(x)).astype(np.uint8)  # some are from -1 to 1
     if len(images.shape) == 3:  # stored with the channels first
         x = x.reshape(n, images.shape[2], *images.shape[:2]).transpose(0, 2, 3, 1)

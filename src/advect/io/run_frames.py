@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.io import formats as files
@@ -38,13 +38,11 @@ def open_frame(path: str, units: str | None = None) -> LabeledDataset:
         if not steps:
             raise damaged(directory, "a run", "it has no complete frame")
         if match is not None and match["by"]:
-            if number not in steps:
-                got = f"steps {', '.join(map(str, steps[:20]))}"
-                raise InputError(f"no frame of step {number} in {directory}", got, "Name one.")
+            what, remedy = f"no frame of step {number} in {directory}", "Name one."
+            refuse_if(number not in steps, what, f"steps {', '.join(map(str, steps[:20]))}", remedy)
             number = steps.index(number)
-        if not -len(steps) <= number < len(steps):
-            what = f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}"
-            raise InputError(what, number, "Name one of these.")
+        what = f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}"
+        refuse_if(not -len(steps) <= number < len(steps), what, number, "Name one of these.")
         frame = trajectory[number].dataset
     place, space = directory / "space.json", None
     if place.exists():
@@ -63,8 +61,9 @@ def in_units(
         scaled = units == "common" and (space is None or space.kinds("source"))
         return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
     if space is None:
-        got = f"units={units} of {where}"
-        raise InputError("there is no feature space to invert", got, "Leave units out.")
+        raise InputError(
+            "there is no feature space to invert", f"units={units} of {where}", "Leave units out."
+        )
     if not space.invertible(units):
         _warn(
             f"{where} is in the features of an encoder without a decoder: its {len(frame)} samples "
@@ -97,9 +96,12 @@ def _warn(text: str) -> None:
 
 def check_space(directory: Path, remedy: str) -> None:
     """Refuse a run whose feature space is missing: the units of its frames are unknown."""
-    if not (directory / "space.json").exists() and _had_space(directory):
-        what = "the run had a feature space, and its space.json is missing"
-        raise InputError(what, directory, f"Restore it from a copy. {remedy}")
+    refuse_if(
+        not (directory / "space.json").exists() and _had_space(directory),
+        "the run had a feature space, and its space.json is missing",
+        directory,
+        f"Restore it from a copy. {remedy}",
+    )
 
 
 def _had_space(directory: Path) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect._util.progress import Progress, track
 from advect.data.coerce import as_codes, as_features, as_tensor
 from advect.data.laws import Diagonal, Full, Gaussians
@@ -18,9 +19,8 @@ from advect.data.laws.moments import Moments
 from advect.errors import InputError
 from advect.io.formats import kind_of, open_source, reader_options
 from advect.io.formats.content import class_names
-from advect.io.loading import load
+from advect.io.loading import Reference, load
 from advect.io.named import NAMES, SYNTHETIC
-from advect.io.reference import Reference
 
 
 class ClassStatistics:
@@ -67,9 +67,8 @@ class ClassStatistics:
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics of both together, as a new object."""
-        if other.diagonal != self.diagonal:
-            what = f"merge takes ClassStatistics(diagonal={self.diagonal})"
-            raise InputError(what, repr(other), "Gather both alike.")
+        what = f"merge takes ClassStatistics(diagonal={self.diagonal})"
+        refuse_if(other.diagonal != self.diagonal, what, repr(other), "Gather both alike.")
         self._check_dim(other.dim)
         both = ClassStatistics(diagonal=self.diagonal)
         both.missing, both._moments = self.missing + other.missing, dict(self._moments)
@@ -151,8 +150,9 @@ class ClassStatistics:
             >>> few.laws().means.flatten().tolist()
             [1.0, 7.0]
         """
-        if not self._moments:
-            raise InputError("there are no classes yet", "no labeled sample", "Update first.")
+        refuse_if(
+            not self._moments, "there are no classes yet", "no labeled sample", "Update first."
+        )
         spread = self.covariances
         covariance = Diagonal(spread.clamp_min(0).sqrt()) if self.diagonal else Full(spread)
         return Gaussians(self.means, covariance)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_non_negative, check_number
+from advect._util.checks import check_count, check_kind, check_non_negative, check_number, refuse_if
 from advect._util.memory import check_room
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 
 
 def gaussians(
@@ -47,8 +46,7 @@ def gaussians(
     separation = check_non_negative("separation", separation)
     spread = check_non_negative("spread", spread)
     centre = torch.tensor([check_number("shift", value) for value in shift], dtype=torch.float64)
-    if len(centre) != 2:
-        raise InputError("shift must be 2 finite numbers", repr(shift), "Pass x and y.")
+    refuse_if(len(centre) != 2, "shift must be 2 finite numbers", repr(shift), "Pass x and y.")
     turn = check_number("rotation", rotation)
     y, k = _labels(n, classes, generator)
     local = torch.randn(len(y), 2, dtype=torch.float64, generator=generator) * spread
@@ -133,8 +131,7 @@ def _labels(n: int, classes: int, generator: torch.Generator | None) -> tuple[Te
     what, remedy = "generator must be a torch.Generator or None", "Use torch.Generator()."
     check_kind(what, generator, (torch.Generator, type(None)), remedy)
     n, classes = check_count("n", n), check_count("classes", classes)
-    if n < classes:
-        raise InputError(f"n must be at least the number of classes, {classes}", n, "Pass more.")
+    refuse_if(n < classes, f"n must be at least the number of classes, {classes}", n, "Pass more.")
     check_room(f"a dataset of {n:.3g} samples", 128 * n, "Pass a smaller n.")
     return torch.arange(n) % classes, classes
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from advect._util.checks import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.store import (
     damaged,
@@ -16,7 +17,6 @@ from advect.data.store import (
     unpacking,
     write_tensors,
 )
-from advect.errors import InputError
 from advect.io.logs import Record, append_line, is_frame, keep_lines, read_lines
 
 
@@ -58,9 +58,8 @@ class Trajectory:
     def open(cls, directory: str | Path) -> Trajectory:
         """The frames of a run directory."""
         directory = Path(directory)
-        if not (directory / "frames.jsonl").exists():
-            remedy = "Record a flow with Recorder(directory=…) first."
-            raise InputError("no recorded frames", directory, remedy)
+        what, remedy = "no recorded frames", "Record a flow with Recorder(directory=…) first."
+        refuse_if(not (directory / "frames.jsonl").exists(), what, directory, remedy)
         return cls(directory)
 
     @classmethod

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from advect._util.atomic import atomic_file
-from advect._util.checks import check_known, one_or_more
+from advect._util.checks import check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names
@@ -116,9 +116,11 @@ def _by_name(path: Path, y: list[Any], classes: Any, positions: bool) -> list[An
         code for code in distinct if type(code) not in (int, bool) or not -1 <= code < len(classes)
     ]
     if bad:
-        what = f"labels must be among classes, or positions in it, in {path}"
-        got = f"{bad[0]!r} with {len(classes)} classes"
-        raise InputError(what, got, "Store y from 0 to the number of classes, or −1.")
+        raise InputError(
+            f"labels must be among classes, or positions in it, in {path}",
+            f"{bad[0]!r} with {len(classes)} classes",
+            "Store y from 0 to the number of classes, or −1.",
+        )
     return [None if code is None or code < 0 else classes[code] for code in y]
 
 
@@ -163,9 +165,12 @@ class _Archive:
 
     def numbers(self, key: str, *axes: int) -> np.ndarray:
         values = self.member(key)
-        if values.ndim not in axes or values.dtype.kind not in "fiu":
-            what = f"{key} must be numbers with {' or '.join(map(str, axes))} axes in {self.path}"
-            raise InputError(what, f"{values.shape} {values.dtype}", "Store plain numbers.")
+        refuse_if(
+            values.ndim not in axes or values.dtype.kind not in "fiu",
+            f"{key} must be numbers with {' or '.join(map(str, axes))} axes in {self.path}",
+            f"{values.shape} {values.dtype}",
+            "Store plain numbers.",
+        )
         return values.astype(np.float64)
 
     def member(self, key: str) -> np.ndarray:
@@ -230,9 +235,8 @@ def read_idx(path: Path, *, split: str | None = None) -> Content:
         got = f"split={split!r} of the file {path}"
         raise InputError("a split needs a directory", got, "Leave split out.")
     images = _joined(path, [_read_array(file) for file in files])
-    if images.ndim < 2:
-        got = f"{path} with samples of shape {images.shape[1:]}"
-        raise InputError("not a file of images", got, "Pass the file of images.")
+    got = f"{path} with samples of shape {images.shape[1:]}"
+    refuse_if(images.ndim < 2, "not a file of images", got, "Pass the file of images.")
     labels: list[Any] = []
     for file in files:
         match = _NAME.fullmatch(file.name)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
 from advect.io.formats.content import Content, are_images, as_names, number_dtype
 from advect.io.formats.guard import check_size, damaged
@@ -57,8 +57,7 @@ def table_content(
         check_known("categorical", categorical, ("onehot",))
     if dtype is not None:
         check_known("dtype", str(dtype), ("float32", "float64"))
-    if len(table) == 0:
-        raise InputError("a table needs at least one row", f"none in {path}", "Add rows.")
+    refuse_if(len(table) == 0, "a table needs at least one row", f"none in {path}", "Add rows.")
     features = [
         _feature(path, name, _cells(table, name), bool(categorical), categories.get(name))
         for name in roles.features
@@ -155,10 +154,12 @@ def _feature(
         return Feature(name, numbers, tuple(lengths), column)
     _check_present(path, name, cells, n)
     got = f"column {name!r} of {path} ({declared})"
-    if types.is_temporal(kind):
-        what = "a date or time must become a number first, in a unit of your choice"
-        remedy = "In pandas: (df[c] - df[c].min()) / pd.Timedelta(days=1). Or leave it out."
-        raise InputError(what, got, remedy)
+    refuse_if(
+        types.is_temporal(kind),
+        "a date or time must become a number first, in a unit of your choice",
+        got,
+        "In pandas: (df[c] - df[c].min()) / pd.Timedelta(days=1). Or leave it out.",
+    )
     if not is_text(kind) or lengths:
         raise InputError("features must be numbers", got, "Convert it, or pass columns=[…].")
     if not onehot:
@@ -166,9 +167,12 @@ def _feature(
         row = next((row for row, text in enumerate(texts) if not is_number(text)), 0)
         raise not_a_number(path, row, name, texts[row])
     values = {text.strip() for text in cells.unique().to_pylist() if text is not None} - {""}
-    if len(values) > _MAX_VALUES:
-        what = f"a column with more than {_MAX_VALUES} values is not a category"
-        raise InputError(what, f"column {name!r} of {path}", "Leave it out: columns=[…].")
+    refuse_if(
+        len(values) > _MAX_VALUES,
+        f"a column with more than {_MAX_VALUES} values is not a category",
+        f"column {name!r} of {path}",
+        "Leave it out: columns=[…].",
+    )
     category = "category" if is_category else "text"
     return _one_hot(path, name, cells, Column(name, category, tuple(sorted(values))))
 
@@ -197,9 +201,12 @@ def _labels(path: Any, name: str, cells: Any) -> list[Any]:
     is_category = types.is_dictionary(cells.type)
     kind = cells.type.value_type if is_category else cells.type
     tests = (types.is_boolean, types.is_integer, types.is_floating, types.is_null, is_text)
-    if not any(test(kind) for test in tests):
-        got = f"column {name!r} of {kind} in {path}"
-        raise InputError("labels must be whole numbers or text", got, "Convert it first.")
+    refuse_if(
+        not any(test(kind) for test in tests),
+        "labels must be whole numbers or text",
+        f"column {name!r} of {kind} in {path}",
+        "Convert it first.",
+    )
     cells = cells if is_category else cells.dictionary_encode()
     names = cells.dictionary.to_pylist()
     codes = np.where(cells.is_valid(), cells.indices.fill_null(0), -1)

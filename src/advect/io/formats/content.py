@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 from advect.io.formats.guard import check_size, reading
 from advect.io.formats.table import Table
@@ -38,11 +39,16 @@ class Content:
     path: Any = Path("x")
 
     def __post_init__(self) -> None:
-        if not isinstance(getattr(self.x, "dtype", None), np.dtype):
+        try:
+            np.dtype(self.x.dtype)
+        except (AttributeError, TypeError):
             self.x = np.asarray(self.x)
-        if not self.x.shape or 0 in self.x.shape:
-            got = f"shape {self.x.shape} in {self.path}"
-            raise InputError("features must hold at least one sample", got, "Add some samples.")
+        refuse_if(
+            not self.x.shape or 0 in self.x.shape,
+            "features must hold at least one sample",
+            f"shape {self.x.shape} in {self.path}",
+            "Add some samples.",
+        )
         self.x = self.x[:, None] if len(self.x.shape) == 1 else self.x
         self.shape, self.dtype = self.x.shape[1:], number_dtype(self.x, self.path)
         for name in ("weights", "probabilities", "targets"):
@@ -69,9 +75,12 @@ class Content:
         for name, wanted in parts.items():
             values = getattr(self, name)
             shape = np.shape(values) if name != "labels" else (len(values or ()),)
-            if values is not None and shape[: len(wanted)] != wanted:
-                got = f"shape {shape}, not {wanted}"
-                raise InputError(f"{name} must fit the {n} samples of {self.path}", got, "Fix it.")
+            refuse_if(
+                values is not None and shape[: len(wanted)] != wanted,
+                f"{name} must fit the {n} samples of {self.path}",
+                f"shape {shape}, not {wanted}",
+                "Fix it.",
+            )
         if self.weights is not None and self.weights.dtype.kind not in "fiu":
             raise InputError("weights must be numbers", self.weights.dtype, "Store numbers.")
         if self.columns is not None and (len(set(self.columns)),) != self.shape:
@@ -129,9 +138,8 @@ def plain(label: Any) -> Any:
     """A label as a Python object; NaN, and NA and NaT of pandas, are missing labels."""
     if getattr(label, "ndim", None) == 0:  # scalars of numpy and torch
         label = label.item()
-    if type(label).__name__ in ("NAType", "NaTType"):
-        return None
-    return None if type(label) is float and math.isnan(label) else label
+    missing = type(label).__name__ in ("NAType", "NaTType") or label != label
+    return None if missing else label
 
 
 def as_names(y: np.ndarray, where: object) -> list[Any]:
@@ -142,9 +150,12 @@ def as_names(y: np.ndarray, where: object) -> list[Any]:
             y = np.char.decode(y, "utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"labels must be UTF-8 in {where}", error, "Store str.") from None
-    if y.ndim != 1 or y.dtype.kind not in "iubfU":
-        got, remedy = f"shape {y.shape} and {y.dtype}", "Convert one-hot rows with argmax(1)."
-        raise InputError(f"labels must be a vector of numbers or text in {where}", got, remedy)
+    refuse_if(
+        y.ndim != 1 or y.dtype.kind not in "iubfU",
+        f"labels must be a vector of numbers or text in {where}",
+        f"shape {y.shape} and {y.dtype}",
+        "Convert one-hot rows with argmax(1).",
+    )
     names = [plain(label) for label in y.tolist()]
     if y.dtype.kind == "f" and all(name is None or name.is_integer() for name in names):
         names = [None if name is None else int(name) for name in names]

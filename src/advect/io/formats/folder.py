@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from advect._util.atomic import atomic_directory
-from advect._util.checks import check_known, check_sides
+from advect._util.checks import check_known, check_sides, refuse_if
 from advect.errors import InputError
 from advect.io.formats.content import Content, class_names
 from advect.io.formats.guard import check_regular, reading
@@ -54,10 +54,12 @@ class Images:
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         images = [self._decode(self._files[row]) for row in rows.tolist()]
         for row, image in zip(rows.tolist(), images, strict=True):
-            if image.shape != self.shape[1:]:
-                got = f"{image.shape} in {self._files[row]}, {self.shape[1:]} in {self._files[0]}"
-                remedy = "Pass size=… to resize them, channels='gray' or 'rgb' to convert them."
-                raise InputError("all images must have one shape", got, remedy)
+            refuse_if(
+                image.shape != self.shape[1:],
+                "all images must have one shape",
+                f"{image.shape} in {self._files[row]}, {self.shape[1:]} in {self._files[0]}",
+                "Pass size=… to resize them, channels='gray' or 'rgb' to convert them.",
+            )
         return np.stack(images)
 
     def _decode(self, path: Path) -> np.ndarray:
@@ -87,15 +89,17 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
     if image.mode in _ALPHA or "transparency" in image.info:
         gray = image.mode in ("LA", "La")
         image = image.convert("RGBA")
-        if mode is None and image.getchannel("A").getextrema()[0] < 255:
-            remedy = "Convert it first, or read the folder with channels='rgb' or 'gray'."
-            raise InputError("an image has transparent parts", where, remedy)
+        refuse_if(
+            mode is None and image.getchannel("A").getextrema()[0] < 255,
+            "an image has transparent parts",
+            where,
+            "Convert it first, or read the folder with channels='rgb' or 'gray'.",
+        )
         white = Image.new("RGBA", image.size, "white")
         white.alpha_composite(image)
         return white.convert(mode or ("L" if gray else "RGB"))
-    if image.mode not in _GRAY + _COLOR:
-        got = f"mode {image.mode} in {where}"
-        raise InputError("images must have 8 bits for each channel", got, "Convert it first.")
+    what, remedy = "images must have 8 bits for each channel", "Convert it first."
+    refuse_if(image.mode not in _GRAY + _COLOR, what, f"mode {image.mode} in {where}", remedy)
     return image.convert(mode or ("L" if image.mode in _GRAY else "RGB"))
 
 
@@ -163,10 +167,12 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any]]:
     loose = [entry for entry in entries if _is_image(entry) and entry.is_file()]
     if not directories and loose and not labels:
         return _images(path), []
-    if not directories or loose:
-        got = f"{len(directories)} directories and {len(loose)} images in {path}"
-        remedy = "Sort the images into directories, or pass labels=False to read a folder without."
-        raise InputError("a folder of images needs a directory for each class", got, remedy)
+    refuse_if(
+        not directories or loose,
+        "a folder of images needs a directory for each class",
+        f"{len(directories)} directories and {len(loose)} images in {path}",
+        "Sort the images into directories, or pass labels=False to read a folder without.",
+    )
     texts = [entry.name for entry in directories]
     whole = text_labels(texts) is not str and not any(text.endswith(".0") for text in texts)
     names: list[Any] = [int(t) if whole else "" if t == "%" else unquote(t) for t in texts]
@@ -187,9 +193,8 @@ def _images(directory: Path) -> list[Path]:
         raise InputError("classes must not hold directories", inner[0], "Move its images up.")
     for file in files:
         check_regular(file)
-    if not files:
-        remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."
-        raise InputError("a class needs at least one image", f"none in {directory}", remedy)
+    remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."
+    refuse_if(not files, "a class needs at least one image", f"none in {directory}", remedy)
     if others:
         text = f"{len(others)} files in {directory} are no images and left out: "
         warnings.warn(text + ", ".join(others[:3]), stacklevel=7)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from advect._util.checks import refuse_if
 from advect._util.memory import check_room, readable
 from advect.errors import InputError
 
@@ -49,16 +50,19 @@ def reading(path: Path, kind: str, *more: type[Exception]) -> Iterator[None]:
     except MemoryError:
         raise InputError("too large for the memory", path, "Read fewer rows of it.") from None
     except (*_BROKEN, *more) as error:
-        raise damaged(path, kind, f"{type(error).__name__}: {error}") from error
+        raise damaged(path, kind, f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
 
 def check_regular(path: Path) -> None:
     """Refuse pipes, which may block, and devices, which may not end."""
     with reading(path, "a file"):
         mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        got = f"{path}, {_KINDS.get(stat.S_IFMT(mode), 'of unknown type')}"
-        raise InputError("not a file or directory", got, "Write its content to a file first.")
+    refuse_if(
+        not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)),
+        "not a file or directory",
+        f"{path}, {_KINDS.get(stat.S_IFMT(mode), 'of unknown type')}",
+        "Write its content to a file first.",
+    )
 
 
 def check_plain(path: Path) -> None:
@@ -91,12 +95,12 @@ def read_bytes(path: Path, packed: bool) -> bytes:
 
 def check_growth(path: Path, what: str, size: int, packed: int) -> None:
     """Refuse ``packed`` bytes that decompress to out of proportion more."""
-    if size > max(_SMALL, _GROWTH * packed):
-        raise InputError(
-            "a compressed file grows too much to be safe",
-            f"{what} of {readable(size)} in {readable(packed)} of {path}",
-            f"If you trust it, save it uncompressed. The limit is {_GROWTH} times its size.",
-        )
+    refuse_if(
+        size > max(_SMALL, _GROWTH * packed),
+        "a compressed file grows too much to be safe",
+        f"{what} of {readable(size)} in {readable(packed)} of {path}",
+        f"If you trust it, save it uncompressed. The limit is {_GROWTH} times its size.",
+    )
 
 
 def check_size(path: Path, size: int) -> None:
@@ -106,7 +110,7 @@ def check_size(path: Path, size: int) -> None:
 
 def damaged(path: Path, kind: str, why: str) -> InputError:
     """The error for content that is not what it should be."""
-    remedy = "Create the file again, or name its format: kind=…."
+    remedy = "Restore it from a copy, create it again, or name its format: kind=…."
     return InputError(f"not {kind}, or damaged", f"{path} ({why})", remedy)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advect._util.atomic import atomic_file
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
 from advect.io.formats.arrays import is_idx
 from advect.io.formats.content import Content
@@ -31,8 +31,8 @@ class Format:
 _OURS = {
     "npz": Format("arrays.read_npz", "arrays.write_npz", (".npz",)),
     "npy": Format("arrays.read_npy", None, (".npy",)),
-    "csv": Format("csv.read_csv", "csv.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
-    "parquet": Format("parquet.read_parquet", "parquet.write_parquet", (".parquet",)),
+    "csv": Format("tables.read_csv", "tables.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
+    "parquet": Format("tables.read_parquet", "tables.write_parquet", (".parquet",)),
     "folder": Format("folder.read_folder", "folder.write_folder"),
     "idx": Format("arrays.read_idx"),
 }
@@ -71,14 +71,16 @@ def register_format(
         [[2.0, 4.0], [6.0, 8.0]]
     """
     endings = tuple(suffix.lower() for suffix in suffixes)
-    if not re.fullmatch(r"[A-Za-z][\w+-]+", name) or name in (*_OURS, *OTHER_KINDS, "path"):
-        what = "a format needs a free name of letters, digits, +, - and _"
-        raise InputError(what, repr(name), "Choose another name.")
+    refuse_if(
+        not re.fullmatch(r"[A-Za-z][\w+-]+", name) or name in (*_OURS, *OTHER_KINDS, "path"),
+        "a format needs a free name of letters, digits, +, - and _",
+        repr(name),
+        "Choose another name.",
+    )
     others = {suffix: kind for suffix, kind in _kinds().items() if kind != name}
     for suffix in endings:
-        if not suffix.startswith(".") or suffix in others:
-            what = "a suffix must start with a dot and be free"
-            raise InputError(what, repr(suffix), f"Taken: {', '.join(others)}.")
+        what, remedy = "a suffix must start with a dot and be free", f"Taken: {', '.join(others)}."
+        refuse_if(not suffix.startswith(".") or suffix in others, what, repr(suffix), remedy)
     _formats[name] = Format(read, write, endings)
 
 
@@ -148,9 +150,12 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     try:
         if path.exists() and not (path.is_dir() if is_folder else path.is_file()):
             raise InputError("something else is in the way", path, "Choose another name.")
-        if not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
-            what, remedy = "the path exists already", "Pass overwrite=True, or choose another name."
-            raise InputError(what, path, remedy)
+        refuse_if(
+            not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))),
+            "the path exists already",
+            path,
+            "Pass overwrite=True, or choose another name.",
+        )
         if kind in _OURS:
             writer(path, content, *([overwrite] if is_folder else []))
         else:

@@ -7,13 +7,14 @@ written as it was."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from advect._util.checks import check_known, one_or_more
+from advect._util.checks import check_known, one_or_more, refuse_if
 from advect.errors import InputError
 
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns
@@ -153,12 +154,15 @@ def layout(
     def find(key: Any, what: str) -> str:
         if type(key) is int and -len(names) <= key < len(names):
             return names[key]
-        if type(key) is not str:
-            got = f"{key!r} for {len(names)} columns"
-            raise InputError(f"{what} must be a name or a position in {path}", got, "Name one.")
+        refuse_if(
+            type(key) is not str,
+            f"{what} must be a name or a position in {path}",
+            f"{key!r} for {len(names)} columns",
+            "Name one.",
+        )
         if key not in names:
             check_known(f"{what} in {path}", key, names)
-        return key
+        return str(key)
 
     def special(key: Any, usual: str, what: str) -> str | None:
         if key is None:
@@ -177,9 +181,8 @@ def layout(
     if columns is not None and len(set(features)) < len(columns):
         remedy = "Leave out the label, weights and targets."
         raise InputError(f"columns must be different features of {path}", list(columns), remedy)
-    if not features:
-        got = ", ".join(names[:20]) or "no columns"
-        raise InputError(f"a table needs a column of features in {path}", got, "Add one.")
+    what = f"a table needs a column of features in {path}"
+    refuse_if(not features, what, ", ".join(names[:20]) or "no columns", "Add one.")
     return Layout(features, label, weights, targets, soft, classes)
 
 
@@ -200,21 +203,22 @@ def _soft_labels(
     else:
         texts = columns = [find(key, "column of probabilities") for key in keys]
     too_few = asked is not None and len(columns) < 2
-    if too_few or len(set(texts)) < len(texts) or "" in texts:
-        remedy = f"Name the columns or their prefix. Columns: {', '.join(names[:20])}."
-        what = f"probabilities need two or more columns of {path}"
-        raise InputError(what, ", ".join(columns) or repr(asked), remedy)
+    refuse_if(
+        too_few or len(set(texts)) < len(texts) or "" in texts,
+        f"probabilities need two or more columns of {path}",
+        ", ".join(columns) or repr(asked),
+        f"Name the columns or their prefix. Columns: {', '.join(names[:20])}.",
+    )
     return columns, tuple(map(text_labels(texts), texts))
 
 
 def check_names(path: object, names: Sequence[str]) -> None:
     """Columns must have different names."""
+    remedy = "Save it without the index (pandas: index=False), or name the column."
     if "" in names:
-        remedy = "Save it without the index (pandas: index=False), or name the column."
         raise InputError(f"each column needs a name in {path}", names.index(""), remedy)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"columns must have different names in {path}", repr(twice), "Rename one.")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    refuse_if(twice, f"columns must have different names in {path}", twice, "Rename one.")
 
 
 def not_a_number(path: object, row: int, column: str, cell: object) -> InputError:
@@ -269,9 +273,12 @@ def data_frame(content: Any, names: Sequence[str], label: str | None, weights: s
     if content.weights is not None and weights is not None:
         columns.append((weights, content.weights.astype(np.float64)))
     if content.probabilities is not None:
-        if not all(type(name) in (str, int) for name in classes):
-            what = "classes with soft labels must be whole numbers or text in a table"
-            raise InputError(what, content.classes, "Rename them, or save as .npz.")
+        refuse_if(
+            not all(type(name) in (str, int) for name in classes),
+            "classes with soft labels must be whole numbers or text in a table",
+            content.classes,
+            "Rename them, or save as .npz.",
+        )
         soft = [f"probability[{name}]" for name in classes]
         columns += zip(soft, content.probabilities.T, strict=True)
     check_names("the table to write", [name for name, _ in columns])

@@ -1,0 +1,239 @@
+"""CSV and Parquet tables, read by pyarrow; CSV files may be compressed with gzip.
+
+A Parquet file has a column for each feature, or lists. Our own files keep sample shape, column types
+and class names in its metadata."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv, parquet
+
+from advect._util.atomic import atomic_file
+from advect._util.checks import one_or_more, refuse_if
+from advect.data.class_names import dump_name, pack_name, unpack_name
+from advect.errors import InputError
+from advect.io.formats.arrow import is_number, is_text, table_content
+from advect.io.formats.content import Content
+from advect.io.formats.guard import check_growth, check_size, damaged, read_bytes
+from advect.io.formats.table import (
+    LABEL,
+    WEIGHT,
+    Table,
+    data_frame,
+    grid_names,
+    layout,
+    text_labels,
+)
+
+_CSV, _PARQUET, _META = "a CSV table", "a Parquet file", b"advect"
+_LONGEST = 1 << 24  # characters of a row
+_WIDEST = 1 << 20
+
+
+def read_csv(
+    path: Path,
+    *,
+    header: bool | None = None,
+    delimiter: str | None = None,
+    encoding: str = "utf-8-sig",
+    categorical: str | None = None,
+    dtype: str | None = None,
+    **roles: Any,
+) -> Content:
+    """A table of numbers. Labels are ints if all are whole numbers, else text without spaces
+    around it; an empty cell is a missing label. ``true`` and ``false`` are 1 and 0."""
+    if delimiter is not None and (type(delimiter) is not str or len(delimiter) != 1):
+        raise InputError("delimiter must be one character", repr(delimiter), "Pass ',' or ';'.")
+    content = read_bytes(path, path.suffix == ".gz")
+    check_size(path, 4 * len(content))
+    try:
+        text = content.decode(encoding)
+    except LookupError:
+        remedy = "Pass the name of one, such as 'utf-8' or 'latin-1'."
+        raise InputError("unknown encoding", repr(encoding), remedy) from None
+    mark, names = _first_line(path, text, delimiter)
+    refuse_if(
+        header is None and all(map(is_number, names)),
+        f"the first line must name the columns in {path}",
+        mark.join(names[:8]),
+        "Pass header=False if it is data, header=True if these are names.",
+    )
+    has_header = header is not False
+    names = names if has_header else [str(position) for position in range(len(names))]
+    columns = layout(path, names, **roles)
+    table = _parse(text, mark, names, columns.label, has_header)
+    last_row = table.slice(max(len(table) - 1, 0)).to_pylist()
+    if text.count('"') % 2 and any("\n" in str(cell) for row in last_row for cell in row.values()):
+        raise damaged(path, _CSV, "a quote is not closed before the end of the file")
+    labels = None
+    if columns.label is not None:
+        labels = [label.strip() for label in table.column(columns.label).to_pylist()]
+        as_label = text_labels(set(labels) - {""})
+        labels = [as_label(label) if label else None for label in labels]
+    options = {"categorical": categorical, "dtype": dtype, "labels": labels, "narrow": True}
+    read = table_content(path, table, columns, **options)
+    return read if has_header else replace(read, columns=None, table=None)
+
+
+def _first_line(path: Path, text: str, delimiter: str | None) -> tuple[str, list[str]]:
+    """The delimiter and the cells of the first line that is not empty."""
+    marks = delimiter or ("\t" if ".tsv" in path.name else ",;\t")
+    rows = {mark: _first_row(text[:_LONGEST], mark) for mark in marks}
+    mark = max(rows, key=lambda mark: len(rows[mark][0]))
+    names, position = [name.strip() for name in rows[mark][0]], rows[mark][1]
+    if not 0 < len(names) <= _WIDEST or position >= _LONGEST:
+        what = f"a table needs a first line of less than {_LONGEST:,} characters"
+        got = f"{len(names):,} columns in {path}"
+        raise InputError(f"{what} and at most {_WIDEST:,} columns", got, "Use .npz.")
+    return mark, names
+
+
+def _first_row(text: str, mark: str) -> tuple[list[str], int]:
+    """The cells of the first line that is not empty, and where it ends."""
+    stream, row = io.StringIO(text, newline=""), []
+    with suppress(csv.Error):  # for a cell that is too long
+        row = next((row for row in csv.reader(stream, delimiter=mark) if row), [])
+    return row, stream.tell()
+
+
+def _parse(text: str, mark: str, names: list[str], label: str | None, has_header: bool) -> Any:
+    """The Arrow table; labels stay text."""
+    options = arrow_csv.ReadOptions(
+        use_threads=False,
+        block_size=_LONGEST,
+        column_names=names,
+        skip_rows_after_names=int(has_header),
+    )
+    return arrow_csv.read_csv(
+        pa.BufferReader(text.encode()),
+        options,
+        arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True),
+        arrow_csv.ConvertOptions(column_types={} if label is None else {label: pa.string()}),
+    )
+
+
+def write_csv(path: Path, content: Content) -> None:
+    """A header and a line for each sample. Classes without samples are not kept."""
+    table, kinds = content.table or Table(), {type(name) for name in content.classes or ()}
+    refuse_if(
+        kinds not in (set(), {int}, {str}, {bool}),
+        "class names must be text or whole numbers in a CSV",
+        ", ".join(sorted(kind.__name__ for kind in kinds)),
+        "Rename the classes, or save as .npz or .parquet.",
+    )
+    names = content.columns or grid_names(content.x.shape[1:])
+    label = None if content.labels is None else table.label or LABEL
+    frame = data_frame(content, names, label, table.weights or WEIGHT)
+    mark = "\t" if ".tsv" in path.name else ","
+    packed: Any = "gzip" if path.suffix == ".gz" else None
+    with atomic_file(path) as temporary:
+        frame.to_csv(temporary, sep=mark, index=False, compression=packed, chunksize=10_000)
+
+
+def read_parquet(
+    path: Path, *, categorical: str | None = None, dtype: str | None = None, **roles: Any
+) -> Content:
+    """A table of numbers. A single column of lists of one length holds samples of that shape;
+    uint8 lists of two or more axes are images."""
+    if path.is_dir():
+        raise IsADirectoryError
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
+        schema, n = file.schema_arrow, file.metadata.num_rows
+        _check_growth(path, file.metadata, schema)
+    facts = json.loads((schema.metadata or {}).get(_META, b"{}"))
+    own = Table.from_dict(facts["table"]) if "table" in facts else Table()
+    stored = {"label": own.label, "weights": own.weights, "target": facts.get("targets")}
+    for role, names in stored.items():
+        if roles.get(role) is None and names and {*one_or_more(names)} <= {*schema.names}:
+            roles[role] = names
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    columns = layout(path, schema.names, ignored=index, **roles)
+    # Text stays dictionary-encoded: a long text that is repeated is held once.
+    texts = [field.name for field in schema if is_text(field.type)]
+    with parquet.ParquetFile(path, pre_buffer=False, read_dictionary=texts) as file:
+        chosen = [name for name in schema.names if name in columns.used]
+        table = file.read(chosen, use_threads=False).select(chosen)
+    table.validate(full=True)  # a damaged index may lie outside its dictionary
+    if len(table) != n:
+        raise damaged(path, _PARQUET, f"{len(table)} rows where {n} are declared")
+    categories = {column.name: column for column in own.columns if column.values}
+    options = {"categories": categories, "categorical": categorical, "dtype": dtype}
+    content = table_content(path, table, columns, **options)
+    shape = tuple(facts.get("shape", ()))
+    if any(type(size) is not int or size < 1 for size in shape):
+        raise damaged(path, _PARQUET, f"its metadata says shape {shape}")
+    if content.columns is None and math.prod(shape) == math.prod(content.shape):
+        content = replace(content, x=content.x.reshape(n, *shape))
+    if "classes" in facts and columns.label == (own.label or LABEL):
+        classes = tuple(unpack_name(name) for name in facts["classes"])
+        names = {dump_name(name) if facts["json"] else name: name for name in classes}
+        if unknown := set(content.labels) - names.keys() - {None}:
+            raise damaged(path, _PARQUET, f"label {unknown.pop()!r} is not among its classes")
+        labels = [names.get(label) for label in content.labels]
+        content = replace(content, labels=labels, classes=classes)
+    return content
+
+
+def _check_growth(path: Path, facts: Any, schema: Any) -> None:
+    """Compare the size that the row groups declare with the size of the file."""
+    # not by their columns: the statistics of a damaged one end the process
+    groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
+    width = 8 * sum(_width(field.type) for field in schema)
+    size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
+    check_growth(path, "a table", size, path.stat().st_size)
+    check_size(path, size)
+
+
+def _width(kind: Any) -> int:
+    """Numbers in a cell: one, or the declared length of its lists."""
+    size = getattr(kind, "list_size", None)
+    return 1 if size is None else size * _width(kind.value_type)
+
+
+def write_parquet(path: Path, content: Content) -> None:
+    """A column for each feature, or one of lists for samples without column names."""
+    table, names = content.table or Table(), content.columns
+    label, weights = table.label or LABEL, table.weights or WEIGHT
+    if names is None and content.targets is not None:
+        names = grid_names(content.x.shape[1:])
+    label_column = None if content.labels is None else label
+    frame = data_frame(content, names or (), label_column, weights)
+    cells = table.cells(names or (), content.x.reshape(len(content.x), -1)[:1])
+    columns = tuple(column for _, _, column in cells if column is not None)
+    facts: dict[str, Any] = {"shape": list(content.x.shape[1:])}
+    facts["table"] = Table(columns, label, weights).to_dict()
+    if content.targets is not None:
+        facts["targets"] = list(content.target_columns or ())
+    values = {name: pa.array(frame[name]) for name in frame if name != label_column}
+    if names is None:
+        flat = pa.array(np.ascontiguousarray(content.x).reshape(-1))
+        values["x"] = pa.FixedSizeListArray.from_arrays(flat, math.prod(content.shape))
+    if content.labels is not None:
+        kind, labels = _arrow_type(content.classes), content.labels
+        facts |= {"classes": [pack_name(name) for name in content.classes], "json": kind is None}
+        if kind is None:
+            labels = [None if name is None else dump_name(name) for name in labels]
+        values[label] = pa.array(labels, kind or "string")
+    stored = pa.table(values).replace_schema_metadata({_META: json.dumps(facts).encode()})
+    with atomic_file(path) as temporary:
+        parquet.write_table(stored, temporary, row_group_size=1 << 16)
+
+
+def _arrow_type(names: tuple[Any, ...]) -> str | None:
+    """The type of a column that keeps class names as they are; None if there is none."""
+    kinds = {type(name) for name in names}
+    if kinds <= {str}:  # no lone surrogates
+        return "string" if all(n.encode("utf-8", "replace").decode() == n for n in names) else None
+    if kinds == {int}:
+        return "int64" if all(abs(name) < 2**63 for name in names) else None
+    return "bool" if kinds == {bool} else None
