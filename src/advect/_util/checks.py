@@ -123,8 +123,9 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
         what = f"{name} must be one number for each of the {n} samples"
         remedy = "Pass a vector of that length, or None for uniform weights."
         raise InputError(what, f"shape {tuple(weights.shape)}", remedy)
-    finite, least, top, total = seen_weights(weights)
-    if not finite:
+    parts = (weights.min(), weights.max(), weights.sum()) if n else weights.new_zeros(3)
+    least, top, total = (part.item() for part in parts)
+    if not math.isfinite(total):
         check_finite(name, weights, "Weights are plain non-negative numbers.")
     if least < 0:
         raise InputError(
@@ -139,11 +140,3 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     # by the largest first, so that huge or tiny weights neither overflow nor vanish
     weights = weights / weights.max()
     return weights / weights.sum()
-
-
-def seen_weights(weights: Tensor) -> tuple[bool, float, float, float]:
-    """Whether the sum of weights is finite, the least, the largest, and the sum."""
-    if not len(weights):
-        return True, 0.0, 0.0, 0.0
-    least, top, total = weights.min().item(), weights.max().item(), weights.sum().item()
-    return math.isfinite(total), least, top, total

@@ -23,7 +23,7 @@ from advect.cost.label_costs import NoLabels, as_label_cost
 from advect.cost.labels import FEW_LAWS, Bures, LabelCost
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
-from advect.data.dataset import LabeledDataset, has_classes
+from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_targets
 from advect.errors import InputError
 
@@ -191,7 +191,7 @@ class GroundCost:
         return GroundCost(label=NoLabels()).between(points, points)
 
     def _check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        if self.has_labels and not (has_classes(source) and has_classes(target)):
+        if self.has_labels and not (source.has_classes and target.has_classes):
             raise InputError(
                 f"{type(self.label_cost).__name__} compares classes",
                 "continuous targets without labels",
@@ -228,7 +228,7 @@ def cost_for(cost: GroundCost | None, *datasets: LabeledDataset) -> GroundCost:
     known = cost if cost is None else check_cost(cost)
     if known is not None:
         return known
-    if all(has_classes(data) for data in datasets):
+    if all(data.has_classes for data in datasets):
         return _DEFAULT
     for data in datasets:
         require_targets(data, "a comparison with a dataset of continuous targets")

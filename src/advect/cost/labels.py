@@ -347,10 +347,10 @@ def n_laws(data: LabeledDataset) -> int:
 
 def checked_distances(made: object, source: LabeledDataset, target: LabeledDataset) -> Tensor:
     """What a label cost has returned, where it is a number for each pair of laws."""
-    distances, shape = (
-        torch.as_tensor(made, device=source.x.device),
-        (n_laws(source), n_laws(target)),
-    )
+    distances = torch.as_tensor(made, device=source.x.device)
+    # one law for each class, or those that the datasets carry; unlabeled data has one, unknown
+    laws = [data.classes if data.law is None else data.law for data in (source, target)]
+    shape = max(len(laws[0]), 1), max(len(laws[1]), 1)
     if distances.shape != shape:
         raise InputError(
             f"a label cost must return a matrix {shape}, a row for each law of the source and a "

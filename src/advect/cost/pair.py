@@ -60,10 +60,12 @@ class PairCost:
         # before laws are carried, which may have a reason of its own against it
         self.label_cost.check(self.source, self.target)
         features, carry = self.features, self.feature_cost.carry
-        source = with_shared_laws(carry(self.source, features.x))
-        if self.target is self.source:
-            return source, source
-        return source, with_shared_laws(carry(self.target, features.y))
+        source = carry(self.source, features.x)
+        target = source if self.target is self.source else carry(self.target, features.y)
+        if source.law_index is None and target.law_index is None:
+            return source, target
+        shared = with_shared_laws(source)
+        return shared, shared if target is source else with_shared_laws(target)
 
     @cached_property
     def labels(self) -> LabelTable | None:

@@ -63,13 +63,12 @@ class Cost(ABC):
             self._extremes = check_extremes(torch.stack(ends))
         return self._extremes
 
-    def blocks(self, rows: int | None = None) -> Iterator[slice]:
-        """Slices of rows that cover the matrix, by default so many that a few blocks fit into the room."""
+    def blocks(self) -> Iterator[slice]:
+        """Slices of rows that cover the matrix, so many that a few blocks fit into the room."""
         n, m = self.shape
-        if rows is None:
-            room = math.inf if self.room is None else self.room
-            entries = int(min(ENTRIES, room // (_BLOCKS_AT_ONCE * self.dtype.itemsize)))
-            rows = max(_LEAST_ROWS, entries // m)
+        room = math.inf if self.room is None else self.room
+        entries = int(min(ENTRIES, room // (_BLOCKS_AT_ONCE * self.dtype.itemsize)))
+        rows = max(_LEAST_ROWS, entries // m)
         return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
     def dense(self) -> Tensor:
@@ -104,7 +103,10 @@ class DenseCost(Cost):
 
     def extremes(self) -> tuple[float, float]:
         if self._extremes is None:
-            self._extremes = check_extremes(torch.stack(torch.aminmax(self.matrix))[None])
+            ends = torch.stack(torch.aminmax(self.matrix))
+            least, most = ends.tolist()
+            finite = math.isfinite(least) and math.isfinite(most)
+            self._extremes = (least, most) if finite else check_extremes(ends[None])
         return self._extremes
 
     def dense(self) -> Tensor:

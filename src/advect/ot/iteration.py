@@ -11,6 +11,7 @@ potential and f ← (f + T f)/2 (Feydy et al. 2019), whose error at least halves
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -27,23 +28,27 @@ _NEAR = 0.2  # marginal error from which Newton steps take over
 _HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 # a harder Newton system is solved directly if it is not larger than this
 _CG_ITERATIONS, _DIRECT_SIZE = 100, 1024
-_CHECK_EVERY = 5  # iterations between two looks at the error on an accelerator
 
 
+@dataclass(eq=False)
 class Iteration:
     """A solve: absorbed potentials f and g, the kernel at them, and scalings u and v.
 
     Attributes:
         cost, kernel: of the problem; the kernel may be replaced by one in float64.
         marginals: the proximal steps.
+        check_every: iterations between two looks at the error, each of which waits for an accelerator.
         n_iter, error: iterations so far, and the marginal error after the last.
     """
 
-    def __init__(self, cost: Cost, kernel: Kernel, marginals: Balanced, epsilon: float) -> None:
-        self.cost, self.kernel, self.marginals, self.epsilon = cost, kernel, marginals, epsilon
-        self.n_iter, self.error = 0, math.inf
-        self.check_every = 1 if cost.device.type == "cpu" else _CHECK_EVERY
-        self.column: Tensor | None = None  # Kᵀ(a u), where a pass gave it along with u
+    cost: Cost
+    kernel: Kernel
+    marginals: Balanced
+    epsilon: float
+    check_every: int = 1
+    n_iter: int = field(default=0, init=False)
+    error: float = field(default=math.inf, init=False)
+    column: Tensor | None = field(default=None, init=False)  # Kᵀ(a u), if a pass gave it with u
 
     def start(self, f: Tensor, g: Tensor, *, last: bool = True) -> None:
         """Start at potentials (f, g) with unit scalings."""
@@ -104,9 +109,8 @@ class Iteration:
         final, g = self.epsilon, torch.zeros_like(self.marginals.b64)
         self.epsilon = max(self.kernel.extremes[1], final)
         while True:
-            f, g = self._log_step(g)
+            self._log_step(g, last=self.epsilon == final)
             self.n_iter += 1
-            self.start(f, g, last=self.epsilon == final)
             if self.epsilon == final:
                 return
             if self.n_iter < max_iter:
@@ -128,7 +132,8 @@ class Iteration:
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
-                self._recover()
+                self._log_step(self.g)  # after an underflow
+                self._match_rows()
                 continue
             if self.error > _NEAR and self.error < 0.8 * previous:
                 # the best g for the current f, then the best f
@@ -144,7 +149,8 @@ class Iteration:
             ends = torch.stack([*torch.aminmax(self.u), *torch.aminmax(self.v)])
             largest = float(torch.maximum(1 / ends[::2], ends[1::2]).max())  # one wait
             if not math.isfinite(largest):
-                self._recover()
+                self._log_step(self.g)
+                self._match_rows()
             elif largest > math.exp(_LOG_RANGE[self.kernel.dtype]):
                 self.start(*self.potentials())
                 self._match_rows()
@@ -242,23 +248,19 @@ class Iteration:
         solved = torch.cholesky_solve((residual.double() / root)[:, None], factor)[:, 0]
         return (solved / root).to(residual.dtype)
 
-    def _log_step(self, g: Tensor) -> Potentials:
-        """A Sinkhorn step in the log domain."""
+    def _log_step(self, g: Tensor, *, last: bool = True) -> None:
+        """A Sinkhorn step in the log domain, where nothing underflows, and a start at its result."""
         marginals, damping = self.marginals, 1 / (1 + self.epsilon / self.marginals.rho)
-        return self.kernel.softmins(g, marginals.a64, marginals.b64, self.epsilon, damping)
-
-    def _recover(self) -> None:
-        """After an underflow: one step in the log domain from the last absorbed potentials."""
-        self.start(*self._log_step(self.g))
-        self._match_rows()
+        ends = self.kernel.softmins(g, marginals.a64, marginals.b64, self.epsilon, damping)
+        self.start(*ends, last=last)
 
     def _widen(self) -> None:
         """Continue in float64, which connects groups of points that float32 cannot."""
         if self.kernel.dtype == torch.float64:
-            self._recover()
-            return
-        potentials = self.potentials()
-        self.kernel.release()
-        self.kernel = self.cost.kernel(torch.float64)
-        self.start(*potentials)
+            self._log_step(self.g)
+        else:
+            potentials = self.potentials()
+            self.kernel.release()
+            self.kernel = self.cost.kernel(torch.float64)
+            self.start(*potentials)
         self._match_rows()

@@ -222,8 +222,10 @@ class RowKernel(Kernel):
         stored, so that exponentials are taken in the cache, and enough for an efficient product where
         costs are computed.
         """
-        few, scratch = max(1, _CACHED_ENTRIES // self.shape[1]), None
-        for block in self.cost.blocks(None if self._costs is None else few):
+        n, scratch = self.shape[0], None
+        few = max(1, _CACHED_ENTRIES // self.shape[1])
+        stored = (slice(start, min(start + few, n)) for start in range(0, n, few))
+        for block in self.cost.blocks() if self._costs is None else stored:
             if matrix is not None:
                 out = matrix[block]
             else:

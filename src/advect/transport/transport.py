@@ -107,7 +107,7 @@ class Triple:
     def solve(self, solver: Solver) -> Divergence:
         """All three solutions with their plans, by a prepared solver."""
         found = solver.divergence(self.make, *self.weights)
-        cross, source, target = map(self.rounding, SIDES)
+        cross, source, target = (self.pairs[side].rounding(self.dtype) for side in SIDES)
         return replace(found, cost_error=cross + (source + target) / 2)
 
     def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
