@@ -34,7 +34,7 @@ import torch
 from common import DIGITS, Pair, by_first, clock, code, pair, write_json
 
 import advect as ad
-from advect.transport.notes import rounding
+from advect.transport.transport import rounding
 
 PAIRS: list[Pair] = [("fashion_mnist", "mnist"), ("usps", "mnist")]
 SHARE, RIGHT = 0.01, 0.99  # of the first value; of the samples

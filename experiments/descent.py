@@ -16,7 +16,7 @@ from typing import Any
 
 import advect as ad
 from advect.flows.result import FlowResult
-from advect.transport.notes import rounding
+from advect.transport.transport import rounding
 
 NAME = "descent"
 SAMPLES, STEPS = 120, 40

@@ -70,7 +70,7 @@ THEMES = (
         "integrators",
         "Integrators and step control",
         "How far a step goes, and whether it is made.",
-        ("advect.flows.integrators", "advect.flows.control"),
+        ("advect.flows.integrators", "advect.flows.steps"),
     ),
     Theme(
         "callbacks",

@@ -64,10 +64,6 @@ from .flows.callbacks import (
     Recorder as Recorder,
     StopWhen as StopWhen,
 )
-from .flows.control import (
-    Backtracking as Backtracking,
-    FixedSteps as FixedSteps,
-)
 from .flows.dynamics import (
     FeatureDriven as FeatureDriven,
     JointFixedLabels as JointFixedLabels,
@@ -88,6 +84,8 @@ from .flows.loop import (
     flow as flow,
 )
 from .flows.steps import (
+    Backtracking as Backtracking,
+    FixedSteps as FixedSteps,
     iterate as iterate,
 )
 from .functionals import (

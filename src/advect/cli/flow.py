@@ -171,8 +171,8 @@ def build_objects(
     settings: FlowSettings, inputs: Inputs, running: Session
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of ``ad.flow``, and the settings with which the same objects are built again."""
-    from advect.flows.control import default_control
     from advect.flows.field import Field
+    from advect.flows.steps import default_control
 
     sets = (inputs.source, *inputs.targets.values())
     cost = running.cost(settings.cost, *sets)

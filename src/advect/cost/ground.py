@@ -94,7 +94,19 @@ class GroundCost:
         """The cost with what depends on these datasets made fixed, where anything does (``Sketch``,
         ``ByName``).
         """
-        _check_scale(source, target)
+        if source.dim == target.dim:  # ``between`` says so where it is not
+            ends = torch.stack(
+                [*torch.aminmax(source.x.detach(), dim=0), *torch.aminmax(target.x.detach(), dim=0)]
+            )
+            spread = float((ends[1::2].amax(dim=0) - ends[::2].amin(dim=0)).max())
+            tiny = min(torch.finfo(data.x.dtype).tiny for data in (source, target))
+            if 0 < spread < math.sqrt(tiny) * 1e4:  # squares vanish: all distances would be 0
+                raise InputError(
+                    "features must differ by enough for their squares not to vanish in "
+                    f"{source.x.dtype}",
+                    f"a range of {spread:.1e}",
+                    "Multiply them by a number, or take data.to(dtype=torch.float64).",
+                )
         feature = self.feature_cost.fitted(source, target)
         label = self.label_cost.fitted(source, target, feature)
         same = feature is self.feature_cost and label is self.label_cost
@@ -249,21 +261,4 @@ def check_features(source: LabeledDataset, target: LabeledDataset) -> None:
             "both datasets must have the same columns in the same order",
             f"{', '.join(source.columns[:5])} … and {', '.join(target.columns[:5])} …",
             "Align them by name with ad.harmonize(source, target).",
-        )
-
-
-def _check_scale(*datasets: LabeledDataset) -> None:
-    """Squares of features must not vanish in their dtype: all distances would be 0."""
-    if len({data.dim for data in datasets}) > 1:
-        return  # ``between`` says so
-    limits = [torch.aminmax(data.x.detach(), dim=0) for data in datasets]
-    low, high = (torch.stack(parts) for parts in zip(*limits, strict=True))
-    spread = float((high.amax(dim=0) - low.amin(dim=0)).max())
-    tiny = min(torch.finfo(data.x.dtype).tiny for data in datasets)
-    if 0 < spread < math.sqrt(tiny) * 1e4:
-        raise InputError(
-            "features must differ by enough for their squares not to vanish in "
-            f"{datasets[0].x.dtype}",
-            f"a range of {spread:.1e}",
-            "Multiply them by a number, or take data.to(dtype=torch.float64).",
         )

@@ -60,8 +60,10 @@ class PairCost:
         # before laws are carried, which may have a reason of its own against it
         self.label_cost.check(self.source, self.target)
         features, carry = self.features, self.feature_cost.carry
-        source = carry(self.source, features.x)
-        target = source if self.target is self.source else carry(self.target, features.y)
+        source, target = self.source, self.target
+        if features.x is not source.x:  # points that are the features themselves carry nothing
+            source = carry(source, features.x)
+            target = source if target is self.source else carry(target, features.y)
         if source.law_index is None and target.law_index is None:
             return source, target
         shared = with_shared_laws(source)

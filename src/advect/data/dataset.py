@@ -81,6 +81,8 @@ class LabeledDataset(Conversions):
         [True, False]
     """
 
+    has_classes: bool
+
     def __init__(
         self,
         x: Any,
@@ -231,7 +233,7 @@ class LabeledDataset(Conversions):
                 ", ".join(sorted(unknown)),
                 f"Fields: {', '.join(_FIELDS)}.",
             )
-        return self._replace(**checked_changes(self, changes))
+        return self._replace(**checked_changes(self, changes) if changes else {})
 
     def _replace(self, **changes: Any) -> LabeledDataset:
         """``replace`` without checks, for values that are known to be valid."""
@@ -314,7 +316,8 @@ def law_rows(data: LabeledDataset) -> Tensor:
         return data.law_index
     if data.has_soft_labels:
         require_hard(data, "the law of a label")
-    require_labels(data, "a label cost")
+    if not bool(data.labeled.all()):
+        require_labels(data, "a label cost")
     return data.y
 
 

@@ -15,13 +15,12 @@ import torch
 from advect._util import defaults
 from advect.data.dataset import LabeledDataset
 from advect.flows.callbacks import Callback, Recorder, Watchers
-from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
 from advect.flows.loop import flow as flow_alone
 from advect.flows.result import FlowResult
 from advect.flows.snapshots import Snapshot
-from advect.flows.steps import Step
+from advect.flows.steps import Step, StepControl
 from advect.functionals.base import Functional
 from advect.io.trajectory import Frame, Trajectory
 from advect.ot.ranks import Group

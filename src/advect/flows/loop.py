@@ -15,13 +15,12 @@ from advect.data.class_names import stored_name
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.callbacks import Callback, Watchers
-from advect.flows.control import StalledError, StepControl, default_control
 from advect.flows.dynamics import Dynamics
 from advect.flows.field import Field, NonFiniteError
 from advect.flows.integrators import Integrator
 from advect.flows.result import FlowResult, Lowest
 from advect.flows.snapshots import Snapshot, load_snapshot
-from advect.flows.steps import Step, iterate, parts_of
+from advect.flows.steps import StalledError, Step, StepControl, default_control, iterate, parts_of
 from advect.functionals import Functional
 from advect.io.trajectory import Frame, Trajectory
 from advect.transport.notes import ended_above

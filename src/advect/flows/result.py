@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 from advect._util.result import Result
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flows.control import StepControl
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
 from advect.flows.law_motion import Tensors
+from advect.flows.steps import StepControl
 from advect.functionals.base import Functional, State
 from advect.io.trajectory import Trajectory
 from advect.transport.notes import (

@@ -363,7 +363,9 @@ def otdd(
         >>> ad.otdd(source, source).value
         0.0
     """
-    source, target = check_dataset("source", source), check_dataset("target", target)
+    for name, data in (("source", source), ("target", target)):
+        if not isinstance(data, LabeledDataset):
+            check_dataset(name, data)
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)

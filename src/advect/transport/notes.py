@@ -18,9 +18,8 @@ from torch import Tensor
 from advect.cost import GroundCost
 from advect.cost.names import unmatched_classes
 from advect.data.dataset import LabeledDataset
+from advect.transport.transport import rounding
 
-# Rounding of a value: units in the last place of the largest value, at most a share of the value.
-_ROUNDING_UNITS, _ROUNDING_SHARE = 16, 1e-3
 _RISE = 0.01  # of the whole fall: a last value that is higher above the lowest has risen
 _DOMINANT = 0.8  # share of squared distances of one column
 _DOMINANT_OF_FEW, _FEW_COLUMNS = 0.99, 5
@@ -40,18 +39,6 @@ class Note:
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}"
-
-
-def rounding(dtype: torch.dtype, largest: float, size: float) -> float:
-    """The rounding error of a value of this size, next to values as large as ``largest``.
-
-    Terms of a value may cancel, so rounding goes by the largest. At most a thousandth of the value
-    is attributed to the dtype of the features, which a functional need not have used.
-    """
-    wide, narrow = (
-        _ROUNDING_UNITS * torch.finfo(kind).eps * largest for kind in (torch.float64, dtype)
-    )
-    return max(wide, min(narrow, _ROUNDING_SHARE * size))
 
 
 def ended_above(values: Sequence[float], dtype: torch.dtype) -> str:

@@ -37,6 +37,8 @@ _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider 
 COPIES = 3  # of the features in a step: laws keep a factor of their size, and so has the gradient
 # share of the energy that rounding may take before float64 takes over: it is bounded from far above
 _LOST = 0.1
+# Rounding of a value: units in the last place of the largest value, at most a share of the value.
+_ROUNDING_UNITS, _ROUNDING_SHARE = 16, 1e-3
 _LOOSE = 0.1  # share of a value that a tolerance may leave open, as far as that is bounded
 
 
@@ -57,7 +59,7 @@ class Triple:
     dtype: torch.dtype
     limit: int | None
     copies: int = 0
-    pairs: dict[str, PairCost] = field(default_factory=dict, init=False)
+    pairs: dict[str, PairCost] = field(default_factory=dict)
     _cross: Cost | None = field(default=None, init=False)  # made before it is solved
 
     def pair(self, side: str) -> PairCost:
@@ -71,7 +73,7 @@ class Triple:
         if side == "cross" and self._cross is not None:
             cost, self._cross = self._cross, None
             return cost
-        pair = self.pair(side)
+        pair = self.pairs.get(side) or self.pair(side)
         if self.limit is None:
             return DenseCost(pair.matrix(self.dtype))
         samples = len(pair.source) + len(pair.target)
@@ -237,7 +239,8 @@ class Transport:
         cost, labels, weights = self.cost.with_state(state.fitted), state.target_labels, rho.weights
         dtype = self.solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
         dtype = _WIDE if state.wide else dtype
-        limit = self._limit(_MATRICES * max(len(rho), len(target)) * len(rho) * dtype.itemsize, rho)
+        needed = _MATRICES * max(len(rho), len(target)) * len(rho) * dtype.itemsize
+        limit = self._limit(needed, rho)
 
         def between(side: str) -> PairCost:
             if side == "cross":
@@ -267,7 +270,7 @@ class Transport:
         dtype = self.solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
         triple = self._distance_problem(self.cost, source, target, dtype)
         solver = triple.prepared(self.solver)
-        pairs = triple.pair("cross"), triple.pair("source"), triple.pair("target")
+        pairs = triple.pairs["cross"], triple.pairs["source"], triple.pairs["target"]
         if not triple.largest(solver)[1]:
             triple = self._distance_problem(*self.cost.widened(source, target), _WIDE)
             solver = triple.prepared(self.solver)
@@ -284,10 +287,12 @@ class Transport:
         """The problems of a distance, whose costs stay."""
         n, m = len(source), len(target)
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
-        limit = self._limit(needed, source)
+        small = needed < _LARGE and self.memory_limit is None and not self.solver.stochastic
+        limit = None if small else self._limit(needed, source)
         pairs = cost.between_all(source, target, limit)
-        between = dict(zip(SIDES, pairs, strict=True)).__getitem__
-        return Triple(between, (source.weights, target.weights), dtype, limit)
+        known = dict(zip(SIDES, pairs, strict=True))
+        weights = source.weights, target.weights
+        return Triple(known.__getitem__, weights, dtype, limit, pairs=known)
 
 
 def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:
@@ -296,3 +301,15 @@ def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
     return data
+
+
+def rounding(dtype: torch.dtype, largest: float, size: float) -> float:
+    """The rounding error of a value of this size, next to values as large as ``largest``.
+
+    Terms of a value may cancel, so rounding goes by the largest. At most a thousandth of the value
+    is attributed to the dtype of the features, which a functional need not have used.
+    """
+    wide, narrow = (
+        _ROUNDING_UNITS * torch.finfo(kind).eps * largest for kind in (torch.float64, dtype)
+    )
+    return max(wide, min(narrow, _ROUNDING_SHARE * size))

@@ -219,11 +219,12 @@ class Factored(Covariance):
         """The same covariances with at most d rows each, in float64."""
         blocks = list(self.rows.double().split(self.sizes))
         tall = [k for k, size in enumerate(self.sizes) if size > self.dim]
+        if not tall:
+            return Factored(self.rows.double(), self.sizes)
         bases = side_by_side(lambda k: torch.linalg.qr(blocks[k])[0], tall, rows=self.dim)
         for k, basis in zip(tall, bases, strict=True):
             blocks[k] = basis.mT @ blocks[k]
-        rows = torch.cat(blocks) if tall else self.rows.double()
-        return Factored(rows, tuple(len(block) for block in blocks))
+        return Factored(torch.cat(blocks), tuple(len(block) for block in blocks))
 
 
 @dataclass(frozen=True, eq=False)
