@@ -243,6 +243,8 @@ class PointPair(FeaturePair):
 
 def largest_length(points: Tensor, mass: Tensor, centre: Tensor | float = 0.0) -> Tensor:
     """The largest distance from the centre of points that have mass, some rows at a time."""
+    if len(points) <= _ROWS:
+        return (torch.linalg.vector_norm(points - centre, dim=1) * (mass > 0)).max().double()
     parts = zip(points.split(_ROWS), mass.split(_ROWS), strict=True)
     lengths = [(torch.linalg.vector_norm(p - centre, dim=1) * (m > 0)).max() for p, m in parts]
     return torch.stack(lengths).max().double()

@@ -184,11 +184,11 @@ class Balanced:
 
     def row_scaling(self, product: Tensor, rows: slice = slice(None)) -> Tensor:
         """The best u for K(b v) at these rows."""
-        return 1 / product
+        return product.reciprocal()
 
     def column_scaling(self, product: Tensor, v: Tensor) -> Tensor:
         """The best v for Kᵀ(a u)."""
-        return 1 / product
+        return product.reciprocal()
 
     def residual(self, v: Tensor, column: Tensor, product: Tensor) -> tuple[Tensor, float]:
         """The gradient of the dual in g, b − Pᵀ1, and the marginal error when rows are matched.

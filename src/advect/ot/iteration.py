@@ -18,7 +18,7 @@ from torch import Tensor
 
 from advect.ot.cost import Cost
 from advect.ot.dual import Balanced, Potentials
-from advect.ot.kernel import Kernel
+from advect.ot.kernel import SMALL, Kernel
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
@@ -79,23 +79,26 @@ class Iteration:
         zero = torch.zeros_like(self.marginals.a64)
         f = zero if start is None else start.to(zero)
         self.start(f, f)
-        best, stalled, a = math.inf, 0, self.marginals.a
+        best, marginals = math.inf, self.marginals
+        # In small problems a look at the error costs more than some steps.
+        small = self.kernel.shape[0] ** 2 <= SMALL
+        every = max(self.check_every, 4) if small else self.check_every
+        patience = stalled = 4 // min(every, 4)
         while self.n_iter < max_iter:
-            self.n_iter += 1
-            product = self.kernel.times(a * self.u)
-            self.error = self.marginals.residual(self.u, product, product)[1]
+            product = self.kernel.times(marginals.a * self.u)
+            for _ in range(every - 1):
+                self.u = (self.u * marginals.row_scaling(product)).sqrt()
+                product = self.kernel.times(marginals.a * self.u)
+            self.n_iter += every
+            self.error = marginals.residual(self.u, product, product)[1]
             if not math.isfinite(self.error):  # a start far from the solution: begin again
                 self.start(zero, zero)
                 continue
-            stalled = 0 if self.error < 0.9 * best else stalled + 1
+            stalled = patience if self.error < 0.9 * best else stalled - 1
             best = min(best, self.error)
-            if self.error <= tol or stalled >= 4:
+            if self.error <= tol or stalled <= 0:
                 break
-            self.u = (self.u * self.marginals.row_scaling(product)).sqrt()
-            for _ in range(self.check_every - 1):
-                self.n_iter += 1
-                product = self.kernel.times(a * self.u)
-                self.u = (self.u * self.marginals.row_scaling(product)).sqrt()
+            self.u = (self.u * marginals.row_scaling(product)).sqrt()
         self.v = self.u
         return self.error <= tol
 
