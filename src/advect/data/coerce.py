@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -388,73 +387,3 @@ def _law_rows(index: Any) -> Tensor:
     if rows.is_floating_point():
         raise InputError("law_index must be whole numbers", rows.dtype, remedy)
     return rows.clone() if rows is index else rows
-
-
-def checked_changes(data: Any, changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes of ``replace``, converted and checked against the fields that stay."""
-    if "x" in changes:
-        x = changes["x"]
-        if not (
-            isinstance(x, Tensor) and x.ndim == 2 and x.dtype in (torch.float32, torch.float64)
-        ):
-            x = as_features(x)
-            changes.setdefault("sample_shape", tuple(x.shape[1:]))
-            x = x.reshape(len(x), -1)
-        check_finite("features", x)
-        changes["x"] = x
-        if len(x) != len(data):  # targets of other samples
-            changes = {"targets": None, "target_columns": None, "law_index": None} | changes
-    x, device = changes.get("x", data.x), changes.get("x", data.x).device
-    n, dim = x.shape
-    shape = tuple(changes.get("sample_shape", data.sample_shape))
-    if dim != math.prod(shape):
-        raise InputError(
-            f"sample_shape {shape} needs {math.prod(shape)} features", dim, "Change both."
-        )
-    if changes.get("probabilities") is not None:
-        names = changes.get("classes", data.classes)
-        soft = as_probabilities(changes["probabilities"], x, len(names) or None)
-        changes["probabilities"] = soft
-        changes.setdefault("classes", tuple(names) or tuple(range(soft.shape[1])))
-        if "y" not in changes:
-            changes["y"] = soft.argmax(dim=1)
-            if data.law_index is not None and "law_index" not in changes:
-                changes = {"law": data.class_laws(), "law_index": None} | changes
-        check_soft_laws(changes.get("law_index", data.law_index))
-    if changes.keys() & {"x", "y", "classes"}:
-        y, classes = changes.get("y", data.y), changes.get("classes", data.classes)
-        positions = isinstance(y, Tensor) and y.dtype == torch.int64 and y.shape == (n,)
-        if positions and int(y.min()) >= -1 and int(y.max()) < len(classes):
-            changes |= {"classes": as_codes([], classes, 0)[1]} if "classes" in changes else {}
-        else:
-            changes["y"], changes["classes"] = as_codes(y, classes, n)
-            changes["y"] = changes["y"].to(device)
-            changes.setdefault("probabilities", None)
-    y, names = changes.get("y", data.y), changes.get("classes", data.classes)
-    soft = None if "y" in changes else data.probabilities
-    soft = changes.get("probabilities", soft)
-    if soft is not None and soft.shape != (n, len(names)):
-        raise InputError(
-            f"probabilities must have the shape ({n}, {len(names)})",
-            f"shape {tuple(soft.shape)}",
-            "Change probabilities along with the samples or classes, or take data.hard() first.",
-        )
-    if changes.keys() & {"x", "weights"}:
-        given = changes.get("weights", data.weights)
-        changes["weights"] = (
-            given
-            if given is data.weights and len(given) == n
-            else as_weights(given, y, len(names), x)
-        )
-    if changes.keys() & {"x", "y", "classes", "law", "law_index"}:
-        law, rows = changes.get("law", data.law), changes.get("law_index", data.law_index)
-        changes |= as_law(law, rows, y, len(names), dim)
-    if "columns" in changes:
-        changes["columns"] = as_columns(changes["columns"], shape[0] if len(shape) == 1 else 0)
-    if "targets" in changes:
-        changes["targets"] = as_targets(changes["targets"], n, device)
-    if changes.keys() & {"targets", "target_columns"}:
-        values = changes.get("targets", data.targets)
-        names = changes.get("target_columns", data.target_columns)
-        changes["target_columns"] = as_target_columns(names, values)
-    return changes

@@ -17,13 +17,13 @@ from advect.data.coerce import (
     as_columns,
     as_features,
     as_law,
+    as_probabilities,
     as_soft_labels,
     as_target_columns,
     as_targets,
     as_weights,
     balanced_soft_weights,
     check_soft_laws,
-    checked_changes,
 )
 from advect.data.conversions import Conversions
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
@@ -233,11 +233,11 @@ class LabeledDataset(Conversions):
                 ", ".join(sorted(unknown)),
                 f"Fields: {', '.join(_FIELDS)}.",
             )
-        return self._replace(**checked_changes(self, changes) if changes else {})
+        return self._replace(**_checked_changes(self, changes) if changes else {})
 
     def _replace(self, **changes: Any) -> LabeledDataset:
         """``replace`` without checks, for values that are known to be valid."""
-        fields = {name: self.__dict__[name] for name in _FIELDS}
+        fields = {name: getattr(self, name) for name in _FIELDS}
         if changes.get("x", self.x).shape[1] != self.dim:
             fields["columns"] = None
         if "y" in changes:
@@ -287,6 +287,70 @@ _FIELDS = (
     *("law", "law_index", "fixed_laws", "columns", "table", "probabilities"),
     *("targets", "target_columns", "target_unit"),
 )
+
+
+def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes of ``replace``, converted and checked against the fields that stay."""
+    if "x" in changes:
+        x = changes["x"]
+        if torch.is_tensor(x) and x.ndim == 2 and x.dtype in (torch.float32, torch.float64):
+            check_finite("features", x)
+        else:
+            x = as_features(x)
+            changes.setdefault("sample_shape", tuple(x.shape[1:]))
+            x = changes["x"] = x.reshape(len(x), -1)
+        if len(x) != len(data):  # targets of other samples
+            changes = {"targets": None, "target_columns": None, "law_index": None} | changes
+    x = changes.get("x", data.x)
+    n, dim = x.shape
+    shape = tuple(changes.get("sample_shape", data.sample_shape))
+    if dim != math.prod(shape):
+        raise InputError(
+            f"sample_shape {shape} needs {math.prod(shape)} features", dim, "Change both."
+        )
+    if changes.get("probabilities") is not None:
+        names = changes.get("classes", data.classes)
+        soft = as_probabilities(changes["probabilities"], x, len(names) or None)
+        changes["probabilities"] = soft
+        changes.setdefault("classes", tuple(names) or tuple(range(soft.shape[1])))
+        if "y" not in changes:
+            changes["y"] = soft.argmax(dim=1)
+            if data.law_index is not None and "law_index" not in changes:
+                changes = {"law": data.class_laws(), "law_index": None} | changes
+        check_soft_laws(changes.get("law_index", data.law_index))
+    if changes.keys() & {"x", "y", "classes"}:
+        y, classes = changes.get("y", data.y), changes.get("classes", data.classes)
+        positions = torch.is_tensor(y) and y.dtype == torch.int64 and y.shape == (n,)
+        if positions and int(y.min()) >= -1 and int(y.max()) < len(classes):
+            changes |= {"classes": as_codes([], classes, 0)[1]} if "classes" in changes else {}
+        else:
+            changes["y"], changes["classes"] = as_codes(y, classes, n)
+            changes["y"] = changes["y"].to(x.device)
+            changes.setdefault("probabilities", None)
+    y, names = changes.get("y", data.y), changes.get("classes", data.classes)
+    soft = changes.get("probabilities", None if "y" in changes else data.probabilities)
+    if soft is not None and soft.shape != (n, len(names)):
+        raise InputError(
+            f"probabilities must have the shape ({n}, {len(names)})",
+            f"shape {tuple(soft.shape)}",
+            "Change probabilities along with the samples or classes, or take data.hard() first.",
+        )
+    if changes.keys() & {"x", "weights"}:
+        weights = changes.get("weights", data.weights)
+        if weights is not data.weights or len(weights) != n:
+            changes["weights"] = as_weights(weights, y, len(names), x)
+    if changes.keys() & {"x", "y", "classes", "law", "law_index"}:
+        law, rows = changes.get("law", data.law), changes.get("law_index", data.law_index)
+        changes |= as_law(law, rows, y, len(names), dim)
+    if "columns" in changes:
+        changes["columns"] = as_columns(changes["columns"], shape[0] if len(shape) == 1 else 0)
+    if "targets" in changes:
+        changes["targets"] = as_targets(changes["targets"], n, x.device)
+    if changes.keys() & {"targets", "target_columns"}:
+        values = changes.get("targets", data.targets)
+        names = changes.get("target_columns", data.target_columns)
+        changes["target_columns"] = as_target_columns(names, values)
+    return changes
 
 
 def require_labels(data: LabeledDataset, who: str) -> None:

@@ -19,11 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from advect._util.checks import check_count, check_known, check_positive
 from advect.data.class_table import ClassTable
@@ -32,6 +31,7 @@ from advect.data.labels import require_classes, require_hard
 from advect.data.laws.linalg import mass_centre, root, squared_gaps
 from advect.errors import InputError
 from advect.functionals.base import Functional, State
+from advect.functionals.sliced import recomputed
 from advect.transport.transport import check_dataset
 
 # From SW₂² and a width h to h k(SW₂ / h): each is of degree one in lengths, as the first is.
@@ -108,39 +108,30 @@ def class_mmd(
     theta = drawn_directions(source.dim, n_projections, generator)
     groups = Groups.of(source, _WHO), Groups.of(target, _WHO)
     blocks = _blocks(theta)
+    sizes = torch.tensor([float(block.shape[1]) for block in blocks], dtype=torch.float64)
     with torch.no_grad():
+        squares = [class_squares(source, target, groups, block, n_levels) for block in blocks]
+        # Σ over the directions of each block, of SW₂² between source classes, across, between target classes
         parts = [
-            [
-                block.shape[1] * part
-                for part in class_squares(source, target, groups, block, n_levels)
-            ]
-            for block in blocks
+            torch.stack(each) * sizes.to(each[0])[:, None, None]
+            for each in zip(*squares, strict=True)
         ]
-        sums = [torch.stack(each).sum(dim=0) for each in zip(*parts, strict=True)]
-        whole = [each / n_projections for each in sums]
+        whole = [each.sum(dim=0) / n_projections for each in parts]
         width = functional.width(whole)
         energy = functional.energy(whole, groups, width)
-        without = [
-            functional.energy(
-                [
-                    (s - p) / (n_projections - block.shape[1])
-                    for s, p in zip(sums, part, strict=True)
-                ],
-                groups,
-                width,
-            )
-            for block, part in zip(blocks, parts, strict=True)
-            if len(blocks) > 1
-        ]
-    error = (
-        float(torch.stack(without).std(correction=0)) * math.sqrt(len(without) - 1)
-        if without
-        else math.nan
-    )
+        error = math.nan
+        if len(blocks) > 1:  # the jackknife: the energy without each block in turn
+            left = [
+                (each.sum(dim=0) - each) / (n_projections - sizes.to(each))[:, None, None]
+                for each in parts
+            ]
+            without = [
+                functional.energy(list(each), groups, width) for each in zip(*left, strict=True)
+            ]
+            error = float(torch.stack(without).std(correction=0)) * math.sqrt(len(without) - 1)
     table = torch.full((len(source.classes), len(target.classes)), math.nan, dtype=torch.float64)
-    table[torch.tensor(groups[0].codes)[:, None], torch.tensor(groups[1].codes)] = root(
-        whole[1]
-    ).cpu()
+    rows, columns = (torch.tensor(own.codes) for own in groups)
+    table[rows[:, None], columns] = root(whole[1]).cpu()
     return ClassDiscrepancy(
         max(0.0, float(energy)),
         error,
@@ -211,19 +202,14 @@ class ClassMMD(Functional):
         self.target, self.kernel = target, kernel
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)
         self.n_projections = check_count("n_projections", n_projections)
-        self.n_levels, self.seed = (
-            check_count("n_levels", n_levels),
-            check_count("seed", seed, least=0),
-        )
+        self.n_levels = check_count("n_levels", n_levels)
+        self.seed = check_count("seed", seed, least=0)
 
     @property
     def options(self) -> dict[str, Any]:
-        own = {
-            "kernel": self.kernel,
-            "n_projections": self.n_projections,
-            "n_levels": self.n_levels,
-        }
-        return own if self.bandwidth is None else own | {"bandwidth": self.bandwidth}
+        names = ("kernel", "n_projections", "n_levels", "bandwidth")
+        options = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in options.items() if value is not None}
 
     def begin(self, rho: LabeledDataset) -> State:
         state = {"calls": torch.tensor(0)}
@@ -365,7 +351,7 @@ def class_squares(
     size = max(1, _ENTRIES // numbers)
     starts = range(0, theta.shape[1], size)
     again = len(starts) > 1 and torch.is_grad_enabled() and (a.x.requires_grad or b.x.requires_grad)
-    found = [_later(squares, start) if again else squares(start) for start in starts]
+    found = [recomputed(squares, start) if again else squares(start) for start in starts]
     scale = a.dim / (theta.shape[1] * levels)
     between_means = _gaps(*(own.means(part) for own, part in zip(groups, points, strict=True)))
     aa, ab, bb = (
@@ -380,12 +366,6 @@ def _gaps(a: Tensor, b: Tensor) -> _Squares:
     the last bit.
     """
     return squared_gaps(a, a), squared_gaps(a, b), squared_gaps(b, b)
-
-
-def _later(function: Callable[[int], _Squares], start: int) -> _Squares:
-    """The function now, its insides again when a gradient is asked for."""
-    found = checkpoint(function, start, use_reentrant=False, preserve_rng_state=False)
-    return cast(_Squares, found)
 
 
 def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> Tensor:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -154,11 +154,9 @@ class SlicedOTDD(Functional):
 
     @property
     def options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"n_projections": self.n_projections}
-        options["label_weight"] = self.label_weight
-        if self.lines.projection == "moments":
-            options |= {"projection": "moments", "n_moments": self.lines.n_moments}
-        return options
+        options = {"n_projections": self.n_projections, "label_weight": self.label_weight}
+        moments = {"projection": "moments", "n_moments": self.lines.n_moments}
+        return options | moments if self.lines.projection == "moments" else options
 
     def begin(self, rho: LabeledDataset) -> State:
         return {"calls": torch.tensor(0)}
@@ -221,7 +219,7 @@ class _Lines:
         moves = torch.is_grad_enabled() and any(
             d.x.requires_grad or (d.law is not None and d.law.requires_grad) for d in (a, b)
         )
-        values = torch.cat([_recomputed(squares, s) if moves else squares(s) for s in starts])
+        values = torch.cat([recomputed(squares, s) if moves else squares(s) for s in starts])
         if moments:
             return values / 2
         scale = float(len(psi) * a.dim)
@@ -368,8 +366,9 @@ def controlled(values: Tensor, control: Tensor, expected: Tensor) -> Tensor:
     return values - slope.clamp(0, 1)[fold] * (control - expected)
 
 
-def _recomputed(function: Callable[[int], Tensor], start: int) -> Tensor:
-    return cast(Tensor, checkpoint(function, start, use_reentrant=False, preserve_rng_state=False))
+def recomputed(function: Callable[[int], Any], start: int) -> Any:
+    """The function now, its insides again when a gradient is asked for."""
+    return checkpoint(function, start, use_reentrant=False, preserve_rng_state=False)
 
 
 def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
