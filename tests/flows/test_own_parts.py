@@ -66,7 +66,9 @@ def test_a_displacement_of_other_names_or_shapes(displacement, got):
         def displace(self, velocity, state, step, generator):
             return displacement(velocity), state
 
-    with pytest.raises(ad.InputError, match=rf"a displacement must.*'x': 'shape \(3, 2\).*got.*{got}"):
+    with pytest.raises(
+        ad.InputError, match=rf"a displacement must.*'x': 'shape \(3, 2\).*got.*{got}"
+    ):
         ad.flow(DATA, BOWL, integrator=Own(), n_steps=1)
 
 

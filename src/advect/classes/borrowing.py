@@ -79,10 +79,10 @@ def borrow(
     """
     check_known("centre", centre, ("shots", "calibrated"))
     source, few = _labeled("source", source), _labeled("few", few)
-    n = len(source) if n is None else check_count("n", n)
+    size: int = len(source) if n is None else check_count("n", n)
     probabilities = _donor_probabilities(source, few, matching)
-    y = by_turns(few.class_mass, n, generator).sort().values
-    shots, donors = torch.empty_like(y), torch.empty(n, dtype=torch.long, device=source.x.device)
+    y = by_turns(few.class_mass, size, generator).sort().values
+    shots, donors = torch.empty_like(y), torch.empty_like(y, device=source.x.device)
     for code in y.unique().tolist():
         rows = y == code
         shots[rows] = _drawn(few, y[rows], generator)
@@ -99,7 +99,7 @@ def borrow(
     if centre == "calibrated":
         centres = centres + (calibrated_means(source, few) - class_means(few))[y]
     x = (ratio.to(few.x.device) * centres + residuals).to(few.x)
-    return few.replace(x=x, y=y, weights=few.weights.new_full((n,), 1 / n))
+    return few.replace(x=x, y=y, weights=few.weights.new_full((size,), 1 / size))
 
 
 def borrowed_laws(

@@ -129,13 +129,15 @@ class LabeledDataset(Conversions):
         )
 
     def _set(self, fields: Mapping[str, Any]) -> None:
-        self.__dict__.update(
-            fields,
-            dim=fields["x"].shape[1],
-            labeled=fields["y"] >= 0,
-            has_soft_labels=fields["probabilities"] is not None,
-            has_classes=fields["targets"] is None or fields["classes"] != (ALL,),
-        )
+        derived = {
+            "dim": fields["x"].shape[1],
+            "labeled": fields["y"] >= 0,
+            "has_soft_labels": fields["probabilities"] is not None,
+            "has_classes": fields["targets"] is None or fields["classes"] != (ALL,),
+            "_estimate": None,
+        }
+        for name, value in (*fields.items(), *derived.items()):
+            object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"LabeledDataset is frozen: make a new one with .replace({name}=…)")
@@ -152,12 +154,6 @@ class LabeledDataset(Conversions):
         if self.targets is not None:
             what = f"{f'{what}, ' if self.has_classes else ''}targets={self.targets.shape[1]}"
         return f"LabeledDataset(n={len(self)}, sample_shape={self.sample_shape}, {what}, dtype={dtype})"
-
-    @property
-    def counts(self) -> dict[Hashable, int]:
-        """The number of samples of each class, by ``y``. Missing labels are not counted."""
-        counts = torch.bincount(self.y[self.labeled], minlength=len(self.classes)).tolist()
-        return dict(zip(self.classes, counts, strict=True))
 
     @property
     def class_mass(self) -> Tensor:
@@ -177,7 +173,7 @@ class LabeledDataset(Conversions):
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).laws().covariances().flatten().tolist()
             [2.0, 0.0]
         """
-        laws = self.__dict__.get("_estimate") if self.law is None else self.law
+        laws = self._estimate if self.law is None else self.law
         if laws is None:
             x = self.x.detach() if self.fixed_laws else self.x
             if self.probabilities is not None:
@@ -186,7 +182,7 @@ class LabeledDataset(Conversions):
                 require_labels(self, "the estimate of label laws")
                 laws = estimate_gaussians(x, self.y, self.weights, len(self.classes))
             if not x.requires_grad:  # a graph serves one backward pass
-                self.__dict__["_estimate"] = laws
+                object.__setattr__(self, "_estimate", laws)
         return laws
 
     @cached_property

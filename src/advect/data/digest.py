@@ -64,7 +64,7 @@ def _several(kind: str, parts: Any, within: tuple[int, ...]) -> Iterator[bytes]:
 
 
 @functools.singledispatch
-def _chunks(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+def _chunks(value: Any, within: tuple[int, ...]) -> Iterable[Any]:
     """The bytes that a value is recognised by: here the fields of a dataclass or the attributes of any
     other object."""
     try:
@@ -84,7 +84,7 @@ def _chunks(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
 
 @_chunks.register(np.ndarray)
 @_chunks.register(np.generic)
-def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+def _(value: Any, within: tuple[int, ...]) -> Iterable[Any]:
     if value.dtype.hasobject:
         return _several(f"objects {value.shape}", value.ravel().tolist(), within)
     array = np.ascontiguousarray(value)
@@ -93,25 +93,25 @@ def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
 
 
 @_chunks.register(torch.nn.Module)
-def _(module: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+def _(module: Any, within: tuple[int, ...]) -> Iterable[Any]:
     parts = _module_parts(module, vars(torch.nn.Module()), "")
     return _several(f"object {_name(type(module))}", parts, within)
 
 
 @_chunks.register(GraphModule)
-def _(module: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+def _(module: Any, within: tuple[int, ...]) -> Iterable[Any]:
     parts = _module_parts(module, vars(GraphModule(torch.nn.Module(), Graph())), module.code)
     return _several(f"object {_name(type(module))}", parts, within)
 
 
 @_chunks.register(set)
 @_chunks.register(frozenset)
-def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+def _(value: Any, within: tuple[int, ...]) -> Iterable[Any]:
     return _several("set", sorted(_hashed((item,), within) for item in value), within)
 
 
 @_chunks.register(Mapping)
-def _(value: Any, within: tuple[int, ...]) -> Iterable[bytes]:
+def _(value: Any, within: tuple[int, ...]) -> Iterable[Any]:
     items = [(_hashed((k,), within), _hashed((v,), within)) for k, v in value.items()]
     return _several("mapping", sorted(items), within)
 
@@ -142,7 +142,9 @@ for _kind, _parts in {
         (bytes(v.save_to_buffer()),),
     ),
 }.items():
-    _chunks.register(_kind, lambda value, within, parts=_parts: _several(*parts(value), within))
+    _chunks.register(
+        _kind, lambda value, within, of=_parts: _several(of(value)[0], of(value)[1], within)
+    )
 _chunks.register(Tensor, lambda value, within: _chunks(value.detach().cpu().numpy(), within))
 
 

@@ -43,10 +43,18 @@ class Subsets:
     dim: int
     labeled: Tensor
     has_soft_labels: bool
+    has_classes: bool
+    _estimate: Gaussians | None
     if TYPE_CHECKING:
 
         def __init__(self, x: Any, **fields: Any) -> None: ...
         def _replace(self, **changes: Any) -> Self: ...
+
+    @property
+    def counts(self) -> dict[Hashable, int]:
+        """The number of samples of each class, by ``y``. Missing labels are not counted."""
+        counts = torch.bincount(self.y[self.labeled], minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, counts, strict=True))
 
     def balanced(self) -> Self:
         """The same samples, weighted so that every class that has samples has the same mass.

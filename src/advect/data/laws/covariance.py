@@ -48,7 +48,7 @@ class Covariance(ABC):
 
     def __post_init__(self) -> None:
         first = next(iter(self.tensors().values()))
-        self.__dict__.update(count=len(first), dim=first.shape[-1])
+        vars(self).update(count=len(first), dim=first.shape[-1])
 
     @abstractmethod
     def dense(self) -> Tensor:
@@ -170,7 +170,7 @@ class Factored(Covariance):
     has_factors = True
 
     def __post_init__(self) -> None:
-        self.__dict__.update(sizes=tuple(self.sizes), count=len(self.sizes))
+        vars(self).update(sizes=tuple(self.sizes), count=len(self.sizes))
         if self.rows.ndim != 2 or sum(self.sizes) != len(self.rows):
             raise InputError(
                 "factor rows must have shape (sum of sizes, d)",

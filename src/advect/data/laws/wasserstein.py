@@ -108,7 +108,7 @@ def nuclear_norms(
     if max(*a.sizes, *b.sizes) <= _SMALL:
         # Factors are padded with rows of zeros, which add singular values 0.
         left, right = (
-            pad_sequence(part.rows.split(part.sizes), batch_first=True) for part in (a, b)
+            pad_sequence(list(part.rows.split(part.sizes)), batch_first=True) for part in (a, b)
         )
         # Products of all pairs of many laws would dwarf their distances.
         step = max(1, _BATCH_ENTRIES // max(1, len(b.sizes) * left.shape[1] * right.shape[1]))

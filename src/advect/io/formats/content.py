@@ -138,6 +138,8 @@ def plain(label: Any) -> Any:
     """A label as a Python object; NaN, and NA and NaT of pandas, are missing labels."""
     if getattr(label, "ndim", None) == 0:  # scalars of numpy and torch
         label = label.item()
+    if getattr(label, "ndim", 0):  # an array is not a label: callers refuse it
+        return label
     missing = type(label).__name__ in ("NAType", "NaTType") or label != label
     return None if missing else label
 
