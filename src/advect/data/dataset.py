@@ -170,7 +170,7 @@ class LabeledDataset(Conversions):
 
         Example:
             >>> import advect as ad
-            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).laws().covariances().flatten().tolist()
+            >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).laws().covariances().flatten().round().tolist()
             [2.0, 0.0]
         """
         laws = self._estimate if self.law is None else self.law
@@ -197,7 +197,7 @@ class LabeledDataset(Conversions):
             >>> from advect.data.laws import Full
             >>> law = ad.Gaussians(torch.tensor([[0.0], [2.0], [7.0]]), Full(torch.ones(3, 1, 1)))
             >>> data = ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"], law=law, law_index=[0, 1, 2])
-            >>> data.class_laws().means.tolist(), data.class_laws().covariances().flatten().tolist()
+            >>> data.class_laws().means.tolist(), data.class_laws().covariances().flatten().round().tolist()
             ([[1.0], [7.0]], [2.0, 1.0])
         """
         if self.law is None or self.law_index is None:
