@@ -30,11 +30,11 @@ def measure(n: int, steps: int) -> None:
         functional = ad.OTDD(target, group=group)
         walk = ad.iterate(source, functional, integrator=ad.Euler(0.3))
         next(walk)
-        sent = {kind: traffic.bytes for kind, traffic in group.traffic.items()}
+        sent = group.sent
         begun = time.thread_time()
         states = [next(walk).state for _ in range(steps)]
         seconds = (time.thread_time() - begun) / steps
-        payload = sum(traffic.bytes - sent[kind] for kind, traffic in group.traffic.items()) / steps
+        payload = (group.sent - sent) / steps
         names = ("iterations", "self_iterations")
         mean = {name: sum(float(state[name]) for state in states) / steps for name in names}
         rows = group.rows(len(source))

@@ -42,11 +42,6 @@ def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3,
     return source.to(dtype=dtype), target.to(dtype=dtype)
 
 
-def bent(x, y):
-    """A feature cost of one's own, that is no squared distance."""
-    return (x[:, None] - y).square().sum(dim=2).add(1).log()
-
-
 def far(x, y=None):
     return (x - 3).square().sum(dim=1) / 4
 
@@ -74,8 +69,6 @@ CASES = {
         "cost": ad.GroundCost(feature=ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1))),
         "dynamics": THROUGH,
     },
-    "sketch": {"cost": ad.GroundCost(feature=ad.Sketch(2)), "dynamics": THROUGH},
-    "own feature cost": {"cost": ad.GroundCost(feature=bent)},
     "sum": {
         "cost": EXACT_LAWS,
         "plus": 0.5 * ad.Potential(far) + 0.1 * ad.Interaction(ad.repulsion()),
@@ -98,7 +91,7 @@ CASES = {
     },
 }
 FEW = ("fd without mass", "fd doubt", "fl", "vl", "blocks")
-MOST = (*FEW, "fd through laws", "fd relative epsilon", "means", "own feature cost", "sum")
+MOST = (*FEW, "fd through laws", "fd relative epsilon", "means", "embedding", "sum")
 MOST += ("noise", "float32")
 
 

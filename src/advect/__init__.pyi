@@ -42,7 +42,6 @@ from .cost import (
     LabelCost as LabelCost,
     MeansOnly as MeansOnly,
     NoLabels as NoLabels,
-    Sketch as Sketch,
     SquaredEuclidean as SquaredEuclidean,
     TargetValues as TargetValues,
 )

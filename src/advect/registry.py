@@ -28,7 +28,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT", "mini-batch": "MiniBatch"},
     "epsilon": {"relative": "Relative"},
     "penalty": {"relative": "Relative"},
-    "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding", "sketch": "Sketch"},
+    "feature": {"euclidean": "SquaredEuclidean", "embedding": "Embedding"},
     "cost": {"ground": "GroundCost"},
     "label": _LABELS | {"names": "ByName", "values": "TargetValues"},
     "plus": _LABELS,

@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 import advect as ad
 from advect.flows.snapshots import load_snapshot
-from advect.io.logs import read_lines
 
 SCRIPT = str(Path(worker.__file__))
 with ad.distributed.group() as ALONE:  # a group of one
@@ -114,8 +113,7 @@ def test_two_ranks_under_torchrun(tmp_path):
     assert done.returncode == 0, done.stderr
     assert_same_as_alone(tmp_path, 2, worker.MOST)
     run = tmp_path / "run"
-    assert [record.get("shards") for record in read_lines(run / "frames.jsonl")] == [2] * 4
-    assert len(list((run / "frames").iterdir())) == 8
+    assert len(list((run / "frames").iterdir())) == 4
     alone = ad.flow(
         *worker.problem("fd")[:2], integrator=ad.Euler(0.3), n_steps=3, callbacks=[ad.Recorder()]
     )
@@ -155,8 +153,6 @@ def test_two_ranks_then_four_then_one(tmp_path):
     together(4, "go_on", tmp_path)
     assert_same_as_alone(tmp_path, 4, worker.FEW)
     assert_as_uninterrupted(tmp_path, worker.walk(tmp_path, ALONE, resume=tmp_path / "run"), wanted)
-    found = {record.get("shards", 1) for record in read_lines(tmp_path / "run" / "frames.jsonl")}
-    assert found == {1, 2, 4}
 
 
 @pytest.mark.slow

@@ -29,9 +29,8 @@ with ad.distributed.group() as ranks:
     result = ad.distributed.flow(
         source, ad.OTDD(target, group=ranks), group=ranks, integrator=ad.Euler(0.3), n_steps=10
     )
-    sent = sum(kind.bytes for kind in ranks.traffic.values())
     if ranks.rank == 0:
-        print(json.dumps({"values": result.values, "ranks": ranks.size, "sent": sent}))
+        print(json.dumps({"values": result.values, "ranks": ranks.size, "sent": ranks.sent}))
 """
 script = Path(tempfile.mkdtemp()) / "flow_on_ranks.py"
 script.write_text(SCRIPT)

@@ -33,8 +33,8 @@ from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
 from advect.transport.distance import otdd
 from advect.transport.notes import Note
+from advect.transport.sampling_error import between_values, check_level, energy_error_of
 from advect.transport.transport import check_dataset
-from advect.transport.variation import between_values, check_level, energy_error_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -30,7 +30,6 @@ def distance(
     *,
     solver: Solver = None,
     cost: Cost = None,
-    standard_error: int | None = None,
     sliced: int | None = None,
     memory_limit: MemoryLimit = None,
     run: Ask = ASK,
@@ -40,7 +39,6 @@ def distance(
     Args:
         source: One dataset.
         target: The other dataset.
-        standard_error: Estimate the standard error by this many bootstrap draws.
         sliced: Compute the sliced distance with this many projections, in n log n time.
 
     Example:
@@ -72,9 +70,6 @@ def distance(
             converged = result.converged
             if method.reach is not None:
                 facts["mass_left"] = result.mass_left
-            if standard_error is not None:
-                facts["standard_error"] = result.standard_error(standard_error, generator=generator)
-                running.note(f"standard error {facts['standard_error']:.3g}")
         running.finish(result, facts, title=title, converged=converged)
 
 

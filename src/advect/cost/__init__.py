@@ -1,13 +1,11 @@
 """The ground cost between two labeled samples: features, and the laws of their labels."""
 
-from advect.cost.embedding import Embedding
-from advect.cost.features import FeatureCost, SquaredEuclidean
+from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
 from advect.cost.ground import GroundCost
 from advect.cost.label_costs import ExactLabelOT, MeansOnly, NoLabels
 from advect.cost.labels import Bures, LabelCost
 from advect.cost.names import ByName
 from advect.cost.pair import PairCost
-from advect.cost.sketch import Sketch, SketchError
 from advect.cost.targets import TargetValues
 
 __all__ = [
@@ -21,8 +19,6 @@ __all__ = [
     "MeansOnly",
     "NoLabels",
     "PairCost",
-    "Sketch",
-    "SketchError",
     "SquaredEuclidean",
     "TargetValues",
 ]

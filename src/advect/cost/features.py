@@ -6,20 +6,20 @@ distance. Points need products alone, for the rows of a cost matrix
     −x_i·y_j + (½‖x_i‖², 1, ½ w D[y_i]) · (1, ½‖y_j‖², e_{y_j})
 
 in which the thin second product also adds what few labels cost, and for the contraction with a plan.
-Many labels (a law for each sample) are looked up instead. A cost that is no such distance is a
-function of pairs (``advect.cost.embedding``).
+Many labels (a law for each sample) are looked up instead.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util.checks import check_finite, check_methods
 from advect.cost.labels import LabelTable
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import mass_centre
@@ -55,14 +55,6 @@ class FeatureCost(ABC):
     one_space: ClassVar[bool] = True
     # whether columns count by the squares of their differences
     by_columns: ClassVar[bool] = False
-    # whether the point of a sample is its own, whatever other samples there are
-    by_rows: ClassVar[bool] = True
-    # whether samples are points at all, and not arguments of a function of pairs
-    has_points: ClassVar[bool] = True
-    # whether points are linear in features, so that features in float64 make points in float64
-    linear: ClassVar[bool] = False
-    # roundings of the largest feature that the points have, however near to each other they are
-    roundings: ClassVar[float] = 0.0
 
     @abstractmethod
     def embed(self, data: LabeledDataset) -> Tensor:
@@ -83,7 +75,7 @@ class FeatureCost(ABC):
                 f"a dataset that carries {len(data.law)} laws",
                 "Let laws be estimated from embedded samples: FeatureDriven in a flow, "
                 ".replace(law=None, law_index=None) for "
-                "a distance. Or embed the samples first, or use Sketch, which is linear.",
+                "a distance. Or embed the samples first.",
             )
         return data._replace(x=points, sample_shape=tuple(points.shape[1:]))
 
@@ -99,7 +91,7 @@ class FeatureCost(ABC):
         """The fitted cost again, from a state that may hold more."""
         return self
 
-    def between(self, source: LabeledDataset, target: LabeledDataset) -> FeaturePair:
+    def between(self, source: LabeledDataset, target: LabeledDataset) -> PointPair:
         """The cost between the samples of two datasets, or of one with itself."""
         x = self.points(source)
         y = x if source is target else self.points(target)
@@ -112,18 +104,20 @@ class FeatureCost(ABC):
         return PointPair(x, y, (source.weights, target.weights))
 
     def points(self, data: LabeledDataset) -> Tensor:
-        """What ``embed`` returns, checked; features themselves are known to be features."""
+        """What ``embed`` returns, checked; the features themselves have been checked before."""
         points = self.embed(data)
-        return points if points is data.x else checked_points(points, data)
+        if points is data.x:
+            return points
+        points = as_points(points, data)
+        check_finite("the embedded features", points, "Check the embedding on these samples.")
+        return points
 
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
     ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
-        """The cost and the datasets for distances in float64. Points of a map that is not linear
-        count as given: it may know no other dtype.
+        """The cost and the datasets for distances in float64. Points of a map count as they are:
+        the map may support no other dtype.
         """
-        if self.linear:
-            return (self, *in_float64(source, target))
         first = self.carry(source, self.points(source))
         second = first if target is source else self.carry(target, self.points(target))
         return (SquaredEuclidean(), *in_float64(first, second))
@@ -140,7 +134,7 @@ class SquaredEuclidean(FeatureCost):
         torch.Size([2, 2])
     """
 
-    by_columns = linear = True
+    by_columns = True
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """The features themselves, (n, d)."""
@@ -151,44 +145,72 @@ class SquaredEuclidean(FeatureCost):
     def carry(self, data: LabeledDataset, points: Tensor) -> LabeledDataset:
         return data
 
+    def widened(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
+        return (self, *in_float64(source, target))
 
-class FeaturePair(ABC):
-    """d(x_i, y_j)² of two datasets (or of one with itself, ``y is x``).
 
-    Attributes:
-        x, y: what it is computed from: points, or features.
-        has_points: whether these are points whose squared distance is the cost.
+@dataclass(frozen=True)
+class Embedding(FeatureCost):
+    """‖φ(x) − φ(x')‖² for a map φ from samples ``(n, *sample_shape)`` to vectors, such as the body of a
+    trained network.
+
+    Args:
+        map: any callable or torch module on a batch; differentiable if gradients are wanted.
+
+    Example:
+        >>> import advect as ad
+        >>> first = ad.Embedding(lambda samples: samples[:, :1])
+        >>> data = ad.LabeledDataset([[1.0, 5.0], [2.0, 7.0]], ["a", "b"])
+        >>> first.embed(data).tolist()
+        [[1.0], [2.0]]
     """
 
-    x: Tensor
-    y: Tensor
-    has_points: ClassVar[bool] = False
+    map: Callable[[Tensor], Any]
+    one_space = False  # samples of any shapes, as long as their images are of one
 
-    @abstractmethod
-    def within(self) -> tuple[FeaturePair, FeaturePair]:
-        """The costs of both datasets with themselves."""
+    def __post_init__(self) -> None:
+        remedy = "Pass a function or a torch module."
+        check_methods("an embedding must be callable", self.map, ("__call__",), remedy)
 
-    @abstractmethod
-    def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> Rows:
-        """What makes rows of ½ d², with what labels cost; without a graph."""
+    def embed(self, data: LabeledDataset) -> Tensor:
+        """φ of the samples in their own shape, flattened to (n, e)."""
+        return as_points(self.map(data.samples), data)
 
-    @abstractmethod
-    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """⟨P, d²⟩ with a graph, and P @ beside, for (m, k) numbers, in the same pass."""
+
+class Embeds(Protocol):
+    """The method that a user-defined feature cost needs."""
+
+    def embed(self, data: LabeledDataset) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class _OwnEmbedding(FeatureCost):
+    """A class with ``embed`` that is no subclass of ``FeatureCost``."""
+
+    own: Embeds
+
+    def embed(self, data: LabeledDataset) -> Tensor:
+        return as_points(self.own.embed(data), data)
+
+
+def as_feature_cost(feature: object) -> FeatureCost:
+    """A feature cost, or an object with ``embed`` as a feature cost."""
+    if isinstance(feature, FeatureCost):
+        return feature
+    remedy = "Pass ad.Embedding(map), or an object with embed(data)."
+    check_methods("feature must be a feature cost", feature, ("embed",), remedy)
+    return _OwnEmbedding(cast(Embeds, feature))
 
 
 @dataclass(frozen=True, eq=False)
-class PointPair(FeaturePair):
+class PointPair:
     """‖x_i − y_j‖² of points with masses, computed about their common centre."""
 
     x: Tensor
     y: Tensor
     masses: tuple[Tensor, Tensor]
-    has_points = True
-
-    def within(self) -> tuple[PointPair, PointPair]:
-        a, b = self.masses
-        return PointPair(self.x, self.x, (a, a)), PointPair(self.y, self.y, (b, b))
 
     def _about_centre(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The points about their common centre, without a graph: products then lose fewer digits."""
@@ -199,7 +221,13 @@ class PointPair(FeaturePair):
         x = x - centre
         return x, x if same else y - centre
 
+    def within(self) -> tuple[PointPair, PointPair]:
+        """The costs of both datasets with themselves."""
+        a, b = self.masses
+        return PointPair(self.x, self.x, (a, a)), PointPair(self.y, self.y, (b, b))
+
     def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
+        """Computes rows of ½ d² plus the cost of labels; without a graph."""
         x, y = self._about_centre(dtype)
         norms = [
             torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)
@@ -291,16 +319,16 @@ def _mean(points: Tensor, weights: Tensor) -> Tensor:
 
 
 def in_float64(
-    source: LabeledDataset, target: LabeledDataset, *, moved: bool = True
+    source: LabeledDataset, target: LabeledDataset
 ) -> tuple[LabeledDataset, LabeledDataset]:
-    """Both in float64 without a graph. Where they may be moved and carry no laws, to where they are
-    by one sample: rounding is then that of differences.
+    """Both in float64 without a graph. Where they carry no laws, they are moved together so that one
+    sample is at the origin: rounding is then that of differences.
     """
     first = source._replace(x=source.x.detach()).to(dtype=torch.float64)
     second = first
     if target is not source:
         second = target._replace(x=target.x.detach()).to(dtype=torch.float64)
-    if not moved or source.law is not None or target.law is not None:
+    if source.law is not None or target.law is not None:
         return first, second
     middle = first.x[int(source.weights.argmax())]
     about = first._replace(x=first.x - middle)
@@ -317,10 +345,3 @@ def as_points(points: Any, data: LabeledDataset) -> Tensor:
             "Keep the batch axis.",
         )
     return points.reshape(len(data), -1).to(data.x)
-
-
-def checked_points(points: Any, data: LabeledDataset) -> Tensor:
-    """``as_points`` of finite numbers."""
-    points = as_points(points, data)
-    check_finite("the embedded features", points, "Check the embedding on these samples.")
-    return points

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from advect._util import defaults
 from advect._util.checks import check_non_negative
-from advect.cost.embedding import Embeds, as_feature_cost
-from advect.cost.features import FeatureCost, SquaredEuclidean
+from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
 from advect.cost.label_costs import NoLabels, as_label_cost
 from advect.cost.labels import FEW_LAWS, Bures, LabelCost
 from advect.cost.pair import PairCost
@@ -33,9 +32,8 @@ class GroundCost:
     """c(z, z') = ½ (d(x, x')² + label_weight · W₂²(α_y, α_y')).
 
     Args:
-        feature: ``SquaredEuclidean()``, ``Embedding(map)``, ``Sketch(dim)``, or one's own: a
-            ``FeatureCost``, any class with ``embed``, or a function (x, x') ↦ a matrix (n, m) for
-            any rows of either.
+        feature: ``SquaredEuclidean()``, ``Embedding(map)``, or your own: a ``FeatureCost`` or any
+            object with ``embed(data)``.
         label: what it costs to change the label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``,
             ``ByName()``, ``NoLabels()``; for continuous targets ``TargetValues()``; or your own: a ``LabelCost`` or a function
             (source, target) ↦ a matrix (k, k').
@@ -54,7 +52,7 @@ class GroundCost:
         [[0.0, 9.0], [1.0, 4.0]]
     """
 
-    feature: FeatureCost | Embeds | Callable[[Tensor, Tensor], Tensor] = SquaredEuclidean()
+    feature: FeatureCost | Embeds = SquaredEuclidean()
     label: LabelCost | Callable[[LabeledDataset, LabeledDataset], Tensor] = Bures()
     label_weight: float = defaults.LOOK.label_weight
 
@@ -91,8 +89,8 @@ class GroundCost:
         return self.by_columns and self.has_labels and self.label_cost.estimates_covariances
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
-        """The cost with what depends on these datasets made fixed, where anything does (``Sketch``,
-        ``ByName``).
+        """The cost with what depends on these datasets made fixed, where anything does (``ByName``,
+        ``TargetValues``).
         """
         if source.dim == target.dim:  # ``between`` says so where it is not
             ends = torch.stack(
@@ -192,9 +190,9 @@ class GroundCost:
         if data.law_index is None and len(data.classes) <= FEW_LAWS:
             return pair
         laws = pair.law_coordinates()
-        if not laws or pair.points is None:
+        if not laws:
             return pair
-        x, scale = pair.points[0], math.sqrt(self.label_weight)
+        x, scale = pair.features.x, math.sqrt(self.label_weight)
         scaled = [part.to(x.dtype) if scale == 1 else scale * part.to(x.dtype) for part in laws]
         joined = torch.cat([x, *scaled], dim=1)
         points = data._replace(

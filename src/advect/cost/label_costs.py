@@ -87,27 +87,19 @@ class ExactLabelOT(LabelCost):
             require_labels(data, "ExactLabelOT")
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        return self.of_pairs(source, target, torch.ones(n_laws(source), n_laws(target)) > 0)
-
-    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
         self.check(source, target)
         symmetric, device = source is target, source.x.device
         if device.type != "cpu":  # many small problems
             host = source.to("cpu")
-            other = host if symmetric else target.to("cpu")
-            return self.of_pairs(host, other, wanted.cpu()).to(device)
+            return self(host, host if symmetric else target.to("cpu")).to(device)
         distances = source.x.new_zeros(len(source.classes), len(target.classes))
         a_parts, b_parts = (_class_samples(*label_samples(data)) for data in (source, target))
-        entries = [
-            (i, j, self._squared(a_parts[i], b_parts[j]))
-            for i, j in (wanted.triu(diagonal=1) if symmetric else wanted).nonzero().tolist()
-            if i in a_parts and j in b_parts
-        ]
-        if not entries:
+        pairs = [(i, j) for i in a_parts for j in b_parts if i < j or not symmetric]
+        if not pairs:
             return distances
-        rows, columns = torch.tensor([(i, j) for i, j, _ in entries], device=distances.device).T
-        values = torch.stack([value for *_, value in entries]).to(distances.dtype)
-        distances = distances.index_put((rows, columns), values)
+        values = torch.stack([self._squared(a_parts[i], b_parts[j]) for i, j in pairs])
+        rows, columns = torch.tensor(pairs).T
+        distances = distances.index_put((rows, columns), values.to(distances.dtype))
         return distances + distances.T if symmetric else distances
 
     def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
@@ -140,13 +132,9 @@ def _class_samples(x: Tensor, y: Tensor, weights: Tensor) -> dict[int, tuple[Ten
 
 @dataclass(frozen=True, eq=False)
 class KnownDistances(LabelCost):
-    """A label cost with given distances; for soft labels also those within either dataset."""
+    """A label cost with given distances."""
 
     distances: Tensor
-    own: tuple[Tensor, Tensor] | None = None
-
-    def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
-        return (self.distances, self.distances) if self.own is None else self.own
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return self.distances

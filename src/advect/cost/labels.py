@@ -118,6 +118,11 @@ class LabelTable:
                 weight / 2 * side.self_terms(part) for side, part in zip(sides, wide, strict=True)
             ]
 
+    def select(self, rows: Tensor, columns: Tensor) -> LabelTable:
+        """The label part between some rows and some columns."""
+        sides = self.sides[0].at(rows), self.sides[1].at(columns)
+        return LabelTable(self.distances, sides, self.weight, self.within, self.symmetric)
+
     def factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Thin matrices (n, r) and (m, r) whose product is the label part."""
         left = self.sides[0].rows(self._values.double()).to(dtype)
@@ -234,12 +239,6 @@ class LabelCost(ABC):
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         """(k, k'), a row for each law of the source, differentiable in what laws come from."""
 
-    def within(self, source: LabeledDataset, target: LabeledDataset) -> tuple[Tensor, Tensor]:
-        """The distances within either dataset, (k, k) and (k', k'): needed for soft labels besides
-        those between them.
-        """
-        return self(source, source), self(target, target)
-
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
         """The laws of a dataset as points whose squared distances are those of the laws: a row for
         each law and columns in some parts, differentiable; none where they are no points.
@@ -272,12 +271,6 @@ class LabelCost(ABC):
     def estimates_covariances(self) -> bool:
         """Whether full covariances of classes are estimated where datasets carry no laws."""
         return False
-
-    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
-        """The distances of ``wanted`` pairs, (k, k') bool, zero for the others: for ranks that
-        share the work. Of a dataset with itself, ``wanted`` is symmetric.
-        """
-        return checked_distances(self(source, target), source, target) * wanted
 
 
 @dataclass(frozen=True)
@@ -313,9 +306,7 @@ class Bures(LabelCost):
     def estimates_covariances(self) -> bool:
         return not self.diagonal
 
-    def __call__(
-        self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         laws_a = diagonal_laws(source) if self.diagonal else source.laws()
         laws_b = laws_a
         if source is not target:
@@ -329,15 +320,11 @@ class Bures(LabelCost):
             )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
-        return bures(laws_a, laws_b, rtol=rtol, wanted=wanted).to(dtype)
+        return bures(laws_a, laws_b, rtol=rtol).to(dtype)
 
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
         laws = diagonal_laws(data) if self.diagonal else data.laws()
         return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
-
-    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
-        above = wanted.triu(diagonal=1) if source is target else wanted
-        return self(source, target, above) * wanted
 
 
 def n_laws(data: LabeledDataset) -> int:

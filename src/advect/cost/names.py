@@ -117,10 +117,6 @@ class ByName(LabelCost):
         own = self._of_names(source, target)
         return self.plus(source, target) + own if self.plus.costs else own
 
-    def of_pairs(self, source: LabeledDataset, target: LabeledDataset, wanted: Tensor) -> Tensor:
-        own = self._of_names(source, target) * wanted
-        return self.plus.of_pairs(source, target, wanted) + own if self.plus.costs else own
-
     def _of_names(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         penalty: Any = self.penalty
         if type(penalty) is Relative:  # asked by itself: of these two datasets

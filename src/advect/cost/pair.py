@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from advect._util.memory import readable
-from advect.cost.features import FeatureCost, FeaturePair, largest_length
+from advect.cost.features import FeatureCost, PointPair, largest_length
 from advect.cost.labels import (
     FEW_LAWS,
     SINGLE_LABELS,
@@ -28,6 +28,8 @@ from advect.errors import InputError
 from advect.ot.cost import BlockedCost
 from advect.ot.plan import DensePlan, Plan
 
+Sizes = tuple[float, float, float]
+
 
 class PairCost:
     """The ground cost between two given datasets: a matrix to solve with, and a differentiable
@@ -36,7 +38,8 @@ class PairCost:
     Attributes:
         parts: feature cost, label cost and label weight of the ground cost.
         source, target: the datasets, which may be one.
-        features: what features cost.  labels: what labels cost, or None if they cost nothing.
+        features: the samples as points, whose squared distances are the feature cost.
+        labels: the table of label distances, or None if labels cost nothing.
     """
 
     def __init__(
@@ -44,20 +47,20 @@ class PairCost:
         parts: tuple[FeatureCost, LabelCost, float],
         source: LabeledDataset,
         target: LabeledDataset,
-        features: FeaturePair | None = None,
+        features: PointPair | None = None,
         labels: LabelTable | None = None,
+        sizes: Sizes | None = None,
     ) -> None:
-        self.parts, self.source, self.target, self._labels = parts, source, target, labels
+        self.parts, self.source, self.target = parts, source, target
+        self._labels, self._known_sizes = labels, sizes
         self.feature_cost, self.label_cost, self.label_weight = parts
         self.features = features or self.feature_cost.between(source, target)
         self.has_labels = self.label_weight > 0 and self.label_cost.costs
-        # the samples as points whose squared distance is the feature cost, where there are any
-        self.points = (self.features.x, self.features.y) if self.features.has_points else None
 
     @cached_property
     def sides(self) -> tuple[LabeledDataset, LabeledDataset]:
-        """The datasets where features are compared: laws live there too; equal laws are one."""
-        # before laws are carried, which may have a reason of its own against it
+        """The datasets in the space of the points, where laws are compared; equal laws are one."""
+        # before laws are carried, which may raise an error of its own
         self.label_cost.check(self.source, self.target)
         features, carry = self.features, self.feature_cost.carry
         source, target = self.source, self.target
@@ -86,10 +89,9 @@ class PairCost:
         if source.probabilities is not None or target.probabilities is not None:
             within = distances, distances
             if not symmetric:
-                first, second = label.within(source, target)
                 within = (
-                    checked_distances(first, source, source),
-                    checked_distances(second, target, target),
+                    checked_distances(label(source, source), source, source),
+                    checked_distances(label(target, target), target, target),
                 )
         sides = assignments[0], assignments[1]
         return LabelTable(distances, sides, self.label_weight, within, symmetric)
@@ -104,23 +106,29 @@ class PairCost:
     def with_fixed_labels(
         self, source: LabeledDataset, target: LabeledDataset, limit: float
     ) -> PairCost:
-        """The same for equal datasets, with label distances taken now: what they were estimated
-        with stays behind. A table of them that would pass ``limit`` bytes is an error.
+        """The same cost for equal datasets, with label distances computed now, so that the estimates
+        of laws can be freed. A table that would pass ``limit`` bytes is an error.
         """
         if self.has_labels:
             self.check_table(limit)
         return PairCost(self.parts, source, target, self.features, self.labels)
 
+    def select(self, rows: Tensor, columns: Tensor) -> PairCost:
+        """The cost between some samples of the source and some of the target. Label laws and bounds of
+        rounding are those of the whole datasets.
+        """
+        (x, y), (a, b) = (self.features.x, self.features.y), self.features.masses
+        features = PointPair(x[rows], y[columns], (a[rows], b[columns]))
+        labels = None if self.labels is None else self.labels.select(rows, columns)
+        return PairCost(self.parts, self.source, self.target, features, labels, self._sizes)
+
     def law_coordinates(self) -> tuple[Tensor, ...]:
         """For each sample of the source its label law as a point, in parts, where laws are points and
         so many that a table of their distances would be as large as the cost; none otherwise.
         """
-        if not self.has_labels or self.points is None or n_laws(self.sides[0]) <= FEW_LAWS:
+        if not self.has_labels or n_laws(self.sides[0]) <= FEW_LAWS:
             return ()
-        parts, shares = (
-            self.label_cost.coordinates(self.sides[0]),
-            self.sides[0].probabilities,
-        )
+        parts, shares = self.label_cost.coordinates(self.sides[0]), self.sides[0].probabilities
         if shares is not None:  # a mixture of points is their mean
             return tuple(shares.to(part.dtype) @ part for part in parts)
         rows = law_rows(self.sides[0])
@@ -138,8 +146,7 @@ class PairCost:
         """Whether a gradient is wanted in anything that the cost depends on."""
         if self.labels is not None and self.labels.distances.requires_grad:
             return True
-        parts = [self.source.x, self.target.x, self.source.targets, self.target.targets]
-        return any(part is not None and part.requires_grad for part in parts)
+        return self.features.x.requires_grad or self.features.y.requires_grad
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         """The cost as an (n, m) matrix, without a graph."""
@@ -155,21 +162,21 @@ class PairCost:
         unless it fits.
         """
         dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
-        shape = (len(self.source), len(self.target))
-        copies = beside + sum(part.numel() for part in self.points or ()) * dtype.itemsize
-        least = copies + BlockedCost.least(shape[1], dtype)
+        x, y = self.features.x, self.features.y
+        copies = beside + (x.numel() + y.numel()) * dtype.itemsize
+        least = copies + BlockedCost.least(len(y), dtype)
         if limit < least:
             raise InputError(
                 "memory_limit must leave room for the features and some rows of costs, "
                 f"{readable(least)}",
                 readable(limit),
-                "Raise it, take fewer samples, or fewer dimensions with Sketch.",
+                "Raise it, take fewer samples, or fewer dimensions with ad.harmonize(…, project=k).",
             )
         if self.has_labels:
             copies += self.check_table(limit - least)
         labels = self.labels  # with its graph
         rows = torch.no_grad()(lambda: self.features.rows(dtype, labels))
-        return BlockedCost(rows, shape, dtype, self.source.x.device, max(0, limit - copies))
+        return BlockedCost(rows, (len(x), len(y)), dtype, x.device, max(0, limit - copies))
 
     def check_table(self, room: float) -> int:
         """Bytes of the table of label distances and a copy; an error if there is no room."""
@@ -199,36 +206,32 @@ class PairCost:
         value, by_law = self.features.contract(plan, onto)
         return value / 2 + labels.contract(plan, by_law)
 
-    def class_plan(self, plan: Plan) -> Tensor:
-        """The plan summed over pairs of label laws, of the shape of ``label_distances``."""
-        assert self.labels is not None
-        return self.labels.class_plan(plan)
-
     @cached_property
-    def _sizes(self) -> tuple[float, float, float]:
+    def _sizes(self) -> Sizes:
         """Numbers that bound the cost and its rounding, in one transfer from the device: the reach of
-        the features, the largest feature where it matters, and a bound of the label part.
+        the points, the largest feature where laws are estimated, and a bound of the label part.
         """
+        if self._known_sizes is not None:
+            return self._known_sizes
         datasets = [self.source] if self.target is self.source else [self.source, self.target]
+        points = (self.features.x.detach(), self.features.y.detach())
         masses = [data.weights for data in datasets]
-        reach = far = labels = torch.zeros((), dtype=torch.float64, device=masses[0].device)
-        if self.points is not None:
-            sides = [(x.detach(), mass) for x, mass in zip(self.points, masses, strict=False)]
-            centre = sum(mass_centre(*side) for side in sides) / len(sides)
-            reach = sum(largest_length(*side, centre) for side in sides) * 2 / len(sides)
-        if self.has_labels or self.feature_cost.roundings:
-            far = [largest_length(data.x.detach(), data.weights) for data in datasets]
-            far = torch.stack(far).max()
+        far = labels = torch.zeros((), dtype=torch.float64, device=masses[0].device)
+        sides = list(zip(points, masses, strict=False))
+        centre = sum(mass_centre(*side) for side in sides) / len(sides)
+        reach = sum(largest_length(*side, centre) for side in sides) * 2 / len(sides)
         if self.labels is not None:
             labels = self.labels.largest
+            far = [largest_length(data.x.detach(), data.weights) for data in datasets]
+            far = torch.stack(far).max()
         sizes = torch.stack([torch.as_tensor(part) for part in (reach, far, labels)]).tolist()
         return sizes[0], sizes[1], sizes[2]
 
     @property
-    def largest(self) -> float | None:
-        """A bound of the entries, without looking at them; None for a function of one's own."""
+    def largest(self) -> float:
+        """A bound of the entries, without looking at them."""
         reach, _, labels = self._sizes
-        return None if self.points is None else reach**2 / 2 + labels
+        return reach**2 / 2 + labels
 
     def rounding(self, dtype: torch.dtype) -> float:
         """How far entries in this dtype are from ½(‖x − x'‖² + w W₂²) of features and laws as they are.
@@ -239,11 +242,8 @@ class PairCost:
         reach, far, labels = self._sizes
         coarse = self.source.x.device.type != "cpu" and torch.backends.cuda.matmul.allow_tf32
         unit = torch.finfo(dtype).eps / 2
-        unit, error = 2.0**-11 if coarse and dtype == torch.float32 else unit, 0.0
-        if self.points is not None:
-            error = unit * (12 + math.sqrt(self.points[0].shape[1]) / 2) * reach**2 / 2
-            roundings = self.feature_cost.roundings
-            error += roundings * torch.finfo(self.source.x.dtype).eps * far * reach
+        unit = 2.0**-11 if coarse and dtype == torch.float32 else unit
+        error = unit * (12 + math.sqrt(self.features.x.shape[1]) / 2) * reach**2 / 2
         if not self.has_labels:
             return error
         # means are rounded at the origin, covariances in the dtype of x

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from advect.cost.features import FeatureCost, FeaturePair
+from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_targets
@@ -48,12 +48,6 @@ class TargetValues(LabelCost):
         return source.x.new_zeros(n_laws(source), n_laws(target))
 
     def joined(self, feature: FeatureCost, weight: float) -> FeatureCost:
-        if not feature.has_points:
-            raise InputError(
-                "TargetValues needs a feature cost of points",
-                "a function of pairs",
-                "Write a class with embed(data), as in docs/extending.md.",
-            )
         return WithTargetValues(feature, weight, self.scaled) if weight > 0 else feature
 
 
@@ -68,10 +62,9 @@ class WithTargetValues(FeatureCost):
     centre: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name in ("one_space", "roundings", "linear", "by_rows"):
-            object.__setattr__(self, name, getattr(self.feature, name))
+        object.__setattr__(self, "one_space", self.feature.one_space)
 
-    def between(self, source: LabeledDataset, target: LabeledDataset) -> FeaturePair:
+    def between(self, source: LabeledDataset, target: LabeledDataset) -> PointPair:
         if self.scale is not None:
             return super().between(source, target)
         return self.fitted(source, target).between(source, target)

@@ -1,14 +1,12 @@
 """A flow on all ranks of a group: ``advect.flow`` with the callbacks where they belong.
 
-Every rank walks the same states. Callbacks run on rank 0, and what they answer goes to all, so
-that a flow stops everywhere at the same step even when the answer depends on the clock. Frames on
-disk are the exception: every rank writes its rows."""
+Every rank computes the same states. Callbacks run on rank 0, and their answers go to all ranks, so
+that a flow stops everywhere at the same step even when the answer depends on the clock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import torch
 
@@ -22,7 +20,7 @@ from advect.flows.result import FlowResult
 from advect.flows.snapshots import Snapshot
 from advect.flows.steps import Step, StepControl
 from advect.functionals.base import Functional
-from advect.io.trajectory import Frame, Trajectory
+from advect.io.trajectory import Trajectory
 from advect.ot.ranks import Group
 
 
@@ -46,8 +44,7 @@ def flow(
         group: the ranks, from ``advect.distributed.group``.
         functional: an ``OTDD(target, group=group)``, and whatever is added to it; other functionals
             are computed whole by every rank.
-        callbacks: run on rank 0, but for a ``Recorder`` with a directory, to which every rank
-            writes its rows. The directory is one that all ranks see.
+        callbacks: run on rank 0. A directory of frames is one that all ranks can read.
         control: whether a step is made: values are the same on every rank, and so is every
             decision.
         generator: with a stochastic integrator, of the same seed on every rank.
@@ -85,82 +82,37 @@ class _Together:
 
     def __init__(self, callbacks: Sequence[Callback], group: Group) -> None:
         self.group, self._reason = group, ""
-        shared = [c for c in callbacks if isinstance(c, Recorder) and c.directory is not None]
-        self.everywhere = [SharedFrames(recorder, group) for recorder in shared]
-        self.on_first = Watchers(c for c in callbacks if c not in shared)
+        self.on_first = Watchers(callbacks)
+        recorders = [one for one in callbacks if isinstance(one, Recorder)]
+        self.directories = [one.directory for one in recorders if one.directory is not None]
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        for frames in self.everywhere:
-            frames.begin(source, start)
         self.group.first(lambda: self.on_first.begin(source, start))
 
     def __call__(self, step: Step) -> bool:
-        for frames in self.everywhere:
-            frames(step)
         self._reason = self.group.first(lambda: self.on_first(step))
         return bool(self._reason)
 
     def end(self, step: Step, status: str) -> None:
         if status == "interrupted":
-            # Each rank on its own, at its own step: none may wait for another.
+            # Each rank stops at its own step: none may wait for another.
             self.group.parted = self.group.size > 1
             if self.group.rank == 0:
                 self.on_first.end(step, status)
             return
-        for frames in self.everywhere:
-            frames.end(step, status)
         self.group.first(lambda: self.on_first.end(step, status))
 
     def reason(self) -> str:
         return self._reason
 
     def close(self) -> None:
-        for frames in self.everywhere:
-            frames.recorder.close()
         self.on_first.close()
 
     @property
     def trajectory(self) -> Trajectory:
-        return next((frames.trajectory for frames in self.everywhere), self.on_first.trajectory)
+        """The recorded frames; frames in memory are on rank 0 alone."""
+        return Trajectory(self.directories[0]) if self.directories else self.on_first.trajectory
 
     @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         return self.on_first.metrics
-
-
-class SharedFrames:
-    """A ``Recorder`` with a directory, on all ranks: each writes its rows to a file of its own.
-
-    Rank 0 logs a frame when the files of all ranks are on the disk. A frame without a line in the log is
-    none: files that a dead rank leaves are not read, and the next run writes over them."""
-
-    def __init__(self, recorder: Recorder, group: Group) -> None:
-        self.recorder, self.group = recorder, group
-
-    def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self.group.first(lambda: self.recorder.begin(source, start))
-
-    def __call__(self, step: Step) -> None:
-        if step.index % self.recorder.every == 0:
-            self._add(step)
-
-    def end(self, step: Step, status: str) -> None:
-        if status not in ("interrupted", "diverged"):
-            self.group.first(lambda: self.recorder.trajectory.forget_after(step.index))
-            self._add(step)
-
-    def _add(self, step: Step) -> None:
-        trajectory = self.recorder.trajectory  # of rank 0: the others do not know what is there
-        if self.group.first(lambda: trajectory.wants(step.index, step.value)):
-            directory, rows = (
-                cast(Path, self.recorder.directory),
-                self.group.rows(len(step.dataset)),
-            )
-            frame = Frame(step.index, step.value, step.dataset)
-            Trajectory.write_rows(directory, frame, rows, self.group.rank, self.group.size)
-            self.group.wait()
-            self.group.first(lambda: trajectory.commit(step.index, step.value, self.group.size))
-
-    @property
-    def trajectory(self) -> Trajectory:
-        return Trajectory(self.recorder.directory)

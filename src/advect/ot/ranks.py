@@ -1,7 +1,7 @@
-"""The ranks of one flow: joining and leaving, and the few collectives they use, counted.
+"""The ranks of one flow: joining and leaving, and the few collectives they use.
 
-Every collective goes through ``Group``, which counts calls, bytes and seconds, and turns the
-failure of one (a rank has died, or does not answer within the timeout) into ``LostRankError``. A
+Every collective goes through ``Group``, which counts bytes and turns a failure (a rank has died, or
+does not answer within the timeout) into ``LostRankError``. A
 process that dies closes its connections, which gloo sees at once; one that hangs is given up after
 the timeout. A rank that leaves with an error closes its own: the others stop as well."""
 
@@ -46,15 +46,6 @@ class LostRankError(AdvectError, RuntimeError):
     """
 
 
-@dataclass
-class Traffic:
-    """Calls, payload in bytes and seconds of one kind of collective."""
-
-    calls: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-
-
 @dataclass(eq=False)
 class Group:
     """The ranks that share a flow; a single process unless ``group`` has joined several.
@@ -62,16 +53,14 @@ class Group:
     Attributes:
         rank: of this process, from 0.  size: how many there are.
         device: where this rank's tensors should be.
-        traffic: calls, bytes and seconds by kind of collective.
+        sent: bytes of all messages so far.
         parted: whether the ranks no longer work together; no collectives are possible then.
     """
 
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    traffic: dict[str, Traffic] = field(
-        default_factory=lambda: {kind: Traffic() for kind in _KINDS}
-    )
+    sent: int = 0
     parted: bool = False
 
     def rows(self, n: int) -> slice:
@@ -80,7 +69,7 @@ class Group:
 
     def sum(self, values: Tensor) -> Tensor:
         """Σ over ranks, the same bits on all of them."""
-        return self._reduced("sum", values, dist.ReduceOp.SUM)
+        return self._reduced(values, dist.ReduceOp.SUM)
 
     def of_first(self, values: Tensor) -> Tensor:
         """Those of rank 0, on every rank."""
@@ -88,7 +77,7 @@ class Group:
 
     def max(self, values: Tensor) -> Tensor:
         """The largest over ranks, entry by entry."""
-        return self._reduced("max", values, dist.ReduceOp.MAX)
+        return self._reduced(values, dist.ReduceOp.MAX)
 
     def largest(self, number: float) -> float:
         """The largest of the ranks' numbers."""
@@ -107,11 +96,11 @@ class Group:
             )
         return result
 
-    def _reduced(self, kind: str, values: Tensor, operation: Any) -> Tensor:
+    def _reduced(self, values: Tensor, operation: Any) -> Tensor:
         if self.size == 1:
             return values
         values = values.contiguous().clone()
-        with self._collective(kind, values):
+        with self._collective(values):
             dist.all_reduce(values, op=operation)
         return values
 
@@ -124,7 +113,7 @@ class Group:
         mine[: len(rows)] = rows
         every = rows.new_empty(self.size * most, *rows.shape[1:])
         parts = list(every.split(most))
-        with self._collective("gather", every):
+        with self._collective(every):
             dist.all_gather(parts, mine)
         return torch.cat(
             [part[: _length(rows_of(n, rank, self.size))] for rank, part in enumerate(parts)]
@@ -161,10 +150,10 @@ class Group:
             self.device
         )
         length = torch.tensor([len(content)], device=self.device)
-        with self._collective("broadcast", length):
+        with self._collective(length):
             dist.broadcast(length, src=0)
         content = content if self.rank == 0 else content.new_empty(int(length))
-        with self._collective("broadcast", content):
+        with self._collective(content):
             dist.broadcast(content, src=0)
         return json.loads(bytes(content.tolist()))
 
@@ -189,7 +178,7 @@ class Group:
             )
 
     @contextmanager
-    def _collective(self, kind: str, payload: Tensor) -> Iterator[None]:
+    def _collective(self, payload: Tensor) -> Iterator[None]:
         if self.parted:
             raise LostRankError(
                 f"rank {self.rank} of {self.size} was interrupted or has lost another one. Start "
@@ -209,13 +198,7 @@ class Group:
                 f"answer for {waited:.1f} s "
                 f"({reason}). Start all ranks again and resume from the last checkpoint."
             ) from error
-        traffic = self.traffic[kind]
-        traffic.calls += 1
-        traffic.bytes += payload.numel() * payload.element_size()
-        traffic.seconds += time.perf_counter() - begun
-
-
-_KINDS = ("sum", "max", "gather", "broadcast")
+        self.sent += payload.numel() * payload.element_size()
 
 
 @contextmanager

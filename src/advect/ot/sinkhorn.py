@@ -279,8 +279,8 @@ def _warn_if_long(cost: Cost) -> None:
         warnings.warn(
             f"a pass over the {n} × {m} costs takes about {seconds:.0f} s, and a solve about "
             f"{_PASSES} of them: {_PASSES * seconds / 60:.0f} minutes. A memory_limit above "
-            f"{readable(1.1 * size)} keeps them in memory; fewer dimensions (Sketch) or a "
-            "near-linear route (MiniBatch, SlicedOTDD) take less.",
+            f"{readable(1.1 * size)} keeps them in memory; fewer dimensions or a "
+            "near-linear method (MiniBatch, SlicedOTDD) take less.",
             ScaleWarning,
             stacklevel=3,
         )

@@ -104,10 +104,6 @@ class Covariance(ABC):
         matrices = self.dense().to(directions)
         return torch.einsum("dp,kde,ep->pk", directions, matrices, directions)
 
-    def carried(self, basis: Tensor) -> Covariance:
-        """BᵀSB, the covariances of images under x ↦ x B."""
-        return Full(basis.mT @ self.dense() @ basis)
-
     @abstractmethod
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Covariance:
         """Σ p_i (S_i + δ_i δ_iᵀ) over the laws of each group, for shares p and gaps δ; float64."""
@@ -205,9 +201,6 @@ class Factored(Covariance):
         squares = (self.rows.to(directions) @ directions).square().T  # (p, rows)
         return torch.stack([part.sum(dim=1) for part in squares.split(self.sizes, dim=1)], dim=1)
 
-    def carried(self, basis: Tensor) -> Factored:
-        return Factored(self.rows @ basis, self.sizes)
-
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
         owner = self.each_row(torch.arange(len(self), device=groups.device))
         own = shares[owner, None].sqrt() * self.rows.double()
@@ -253,9 +246,6 @@ class Diagonal(Covariance):
 
     def along(self, directions: Tensor) -> Tensor:
         return directions.square().T @ self.deviations.to(directions).square().T
-
-    def carried(self, basis: Tensor) -> Full:
-        return Full(torch.einsum("kd,de,df->kef", self.deviations.square(), basis, basis))
 
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Factored:
         variances = shares[:, None] * self.deviations.double().square()

@@ -91,10 +91,6 @@ class Gaussians:
         """The laws at these positions."""
         return Gaussians(self.means[rows], self.covariance.take(rows))
 
-    def carried(self, basis: Tensor) -> Gaussians:
-        """Their images under the linear map x ↦ x B, B (d, e): N(Bᵀμ, BᵀSB), differentiable."""
-        return Gaussians(self.means @ basis, self.covariance.carried(basis))
-
     def distinct(self) -> tuple[Gaussians, Tensor]:
         """Each different law once, in order of appearance, and where each law's equal is."""
         seen: dict[bytes, int] = {}

@@ -41,7 +41,7 @@ def squared_gaps(x: Tensor, y: Tensor) -> Tensor:
     return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | None = None) -> Tensor:
+def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0) -> Tensor:
     """W₂²(a_i, b_j) for all pairs of laws, as a (k, k') matrix; zero on the diagonal when ``a is
     b``.
 
@@ -52,8 +52,6 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
         a, b: the laws.
         rtol: relative error that a distance may have; a larger one is faster. By default 0: exact to
             rounding in float64.
-        wanted: (k, k') bool, the pairs that are asked for; distances of others mean nothing. When
-            ``a is b``, those above the diagonal.
 
     Example:
         >>> import torch, advect as ad
@@ -76,7 +74,7 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
         factors = a.covariance.compressed, b.covariance.compressed
         traces = factors[0].traces()
         traces = traces[:, None] + (traces if a is b else factors[1].traces())
-        norms = nuclear_norms(*factors, upper=distances + traces, rtol=rtol, wanted=wanted)
+        norms = nuclear_norms(*factors, upper=distances + traces, rtol=rtol)
         distances = distances + (traces - 2 * norms).clamp_min(0)
     if a is b:
         distances = distances * (1 - torch.eye(len(distances)).to(distances))
@@ -84,12 +82,7 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0, wanted: Tensor | Non
 
 
 def nuclear_norms(
-    a: Factored,
-    b: Factored,
-    *,
-    upper: Tensor | None = None,
-    rtol: float = 0.0,
-    wanted: Tensor | None = None,
+    a: Factored, b: Factored, *, upper: Tensor | None = None, rtol: float = 0.0
 ) -> Tensor:
     """‖A_i B_jᵀ‖_* of all pairs of float64 factors, (k, k'). When ``a is b`` each pair is computed
     once, and the diagonal is zero.
@@ -98,10 +91,8 @@ def nuclear_norms(
         a, b: the factors.
         upper: (k, k'), from which twice a norm will be subtracted.
         rtol: relative error that this difference may have.
-        wanted: (k, k') bool, the pairs that are needed; above the diagonal when ``a is b``.
     """
-    if wanted is None:
-        wanted = torch.ones(len(a.sizes), len(b.sizes), dtype=torch.bool)
+    wanted = torch.ones(len(a.sizes), len(b.sizes), dtype=torch.bool)
     if a is b:
         wanted = wanted.triu(diagonal=1)
     norms: Any

@@ -1,0 +1,150 @@
+"""How much a distance varies with the samples it was taken from, without another solve.
+
+To first order the energy S(A, B) is a mean over samples of its first variation, so that its variance
+over draws is that of a mean: Var[ψ(z)]/n + Var[χ(z')]/m (del Barrio, González-Sanz, Loubes and
+Niles-Weed 2023; Goldfeld, Kato, Rioux and Sadhu 2024, for entropic transport). Here
+
+    ψ(x, y) = f(x, y) − f_aa(x, y) + (φ_y(x) − ⟨α_y, φ_y⟩) / p_y
+
+The first two are dual potentials. The last is the effect of other samples on the label laws, which the
+cost depends on: φ_y is the first variation of ⟨P, C⟩ in the law α_y, of a class of mass p_y. Its
+gradient at the samples is that of the cost through the laws, and along the line from the mean μ_y to x
+the trapezoid rule gives φ_y(x) − φ_y(μ_y) = ½ (∇φ_y(x) + mean of ∇φ_y)·(x − μ_y): exact where φ_y is
+quadratic, as it is for laws that are means and covariances.
+
+What is left out is of higher order: the bias of few samples, and all of the variance between two
+draws of one distribution, where ψ vanishes in the limit. Class proportions count as fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from advect._util.checks import check_number
+from advect.cost import PairCost
+from advect.data.dataset import LabeledDataset
+from advect.errors import InputError
+from advect.ot.solver import Divergence
+
+Pairs = tuple[PairCost, PairCost, PairCost]
+
+_STEEP = 1 + math.sqrt(2)  # of the value, beyond which the root bounds the error of it
+
+
+def check_level(level: float) -> float:
+    """How many standard deviations on either side have this confidence."""
+    if not 0 < check_number("level", level) < 1:
+        raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
+    return -NormalDist().inv_cdf((1 - float(level)) / 2)
+
+
+def value_error(value: float, error: float) -> float:
+    """The standard error of √(2 E) from that of E: first order, at most √(2 (E + error))."""
+    bound = math.sqrt(value**2 + 2 * error)
+    return min(error / value, bound) if value != 0 else bound
+
+
+def energy_error_of(value: float, error: float) -> float:
+    """The standard error of E that ``value_error`` was given."""
+    return value * error if error <= _STEEP * value else (error**2 - value**2) / 2
+
+
+def between_values(squared: float, away: float) -> tuple[float, float]:
+    """√(squared ∓ 2 away), from 0; NaN where one of them is."""
+    if math.isnan(squared + away):
+        return math.nan, math.nan
+    return math.sqrt(max(0.0, squared - 2 * away)), math.sqrt(squared + 2 * away)
+
+
+def energy_error(divergence: Divergence, pairs: Pairs) -> float:
+    """The standard deviation of the energy over other draws of as many samples of each class, to
+    first order. An error where the first order is not known.
+    """
+    sides = pairs[0].source, pairs[0].target
+    if reason := _unknown(sides, divergence):
+        what = "this distance has no standard error"
+        raise InputError(what, reason, "Compare distances of several draws: data.sample(n).")
+    total = 0.0
+    parts = zip(sides, divergence.contributions, _through_laws(divergence, pairs), strict=True)
+    for data, contributions, through_laws in parts:
+        weights = data.weights.double()
+        rows = weights > 0
+        # ψ up to a constant: what a little more mass at a sample adds to the energy
+        variation = (contributions.double() / weights + through_laws)[rows]
+        total += float(_variance(variation, weights[rows], data.y[rows] + 1))  # −1 is no class
+    return math.sqrt(total)
+
+
+def _unknown(sides: tuple[LabeledDataset, LabeledDataset], divergence: Divergence) -> str:
+    """Why there is no first-order standard error; empty where there is one."""
+    if divergence.sampled:
+        return "a solver with random batches"
+    if divergence.cross.reach is not None:
+        return "a solver with a reach"
+    if any(data.has_soft_labels for data in sides):
+        return "soft labels"
+    codes = [data.y[data.weights > 0] for data in sides]
+    if all(len(part) == len(part.unique()) for part in codes):
+        return "one sample with weight in each class"
+    return ""
+
+
+def _variance(values: Tensor, weights: Tensor, groups: Tensor) -> Tensor:
+    """Σ w² (ψ − mean of the group)² n/(n − 1)."""
+    groups = groups.unique(return_inverse=True)[1]
+    masses, sums = (
+        part.new_zeros(int(groups.max()) + 1).index_add_(0, groups, part)
+        for part in (weights, weights * values)
+    )
+    counts = torch.bincount(groups).double()
+    unbiased = (counts / (counts - 1).clamp_min(1))[groups]
+    return (unbiased * (weights * (values - (sums / masses)[groups])).square()).sum()
+
+
+def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """The last part of ψ for the samples of the source and of the target."""
+    zeros = [torch.zeros_like(data.weights) for data in (pairs[0].source, pairs[0].target)]
+    if not pairs[0].has_labels or all(side.law is not None for side in pairs[0].sides):
+        return zeros[0], zeros[1]
+    sides = [  # laws that a dataset carries do not depend on its samples
+        side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
+    ]
+    datasets = ((sides[0], sides[1]), (sides[0], sides[0]), (sides[1], sides[1]))
+    label, total = pairs[0].label_cost, torch.zeros((), dtype=torch.float64)
+    solved = zip((1.0, -0.5, -0.5), datasets, pairs, divergence.solutions, strict=True)
+    for share, (source, target), pair, solution in solved:
+        assert pair.labels is not None
+        plan = pair.labels.class_plan(solution.coupling).double()
+        with torch.enable_grad():
+            distances = label(source, target).double()
+            total = total + share * pairs[0].label_weight / 2 * (plan * distances).sum()
+    if not total.requires_grad:  # distances that do not depend on samples, as those by name
+        return zeros[0], zeros[1]
+    total.backward()
+    potentials = [
+        zero if side.x.grad is None else _potential(side, side.x.grad.double())
+        for side, zero in zip(sides, zeros, strict=True)
+    ]
+    return potentials[0], potentials[1]
+
+
+def _potential(data: LabeledDataset, gradient: Tensor) -> Tensor:
+    """(φ_y(x) − ⟨α_y, φ_y⟩) / p_y of each sample, from the gradient in the samples of the cost of the
+    laws of their classes.
+    """
+    size, y, weights = len(data.classes), data.y, data.weights.double()
+    masses = weights.new_zeros(size).index_add_(0, y, weights)[y]
+    has_mass = weights > 0
+    share, x = torch.where(has_mass, weights / masses, 0.0), data.x.detach().double()
+
+    def by_class(rows: Tensor) -> Tensor:
+        return rows.new_zeros(size, *rows.shape[1:]).index_add_(0, y, rows)[y]
+
+    away = x - by_class(share[:, None] * x)
+    slopes = torch.where(has_mass[:, None], gradient / share[:, None], 0.0)
+    values = ((slopes + by_class(gradient)) * away).sum(dim=1) / 2
+    return torch.where(has_mass, (values - by_class(share * values)) / masses, 0.0)
