@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol, cast
 
 import torch
@@ -212,14 +213,24 @@ class PointPair:
     y: Tensor
     masses: tuple[Tensor, Tensor]
 
+    @cached_property
+    def centre(self) -> Tensor:
+        """The common centre of the points: the mean of both means."""
+        centre = mass_centre(self.x, self.masses[0])
+        return centre if self.y is self.x else (centre + mass_centre(self.y, self.masses[1])) / 2
+
     def _about_centre(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The points about their common centre, without a graph: products then lose fewer digits."""
-        x, same = self.x.detach().to(dtype), self.y is self.x
-        y = x if same else self.y.detach().to(dtype)
-        centre = mass_centre(x, self.masses[0])
-        centre = (centre + (centre if same else mass_centre(y, self.masses[1]))) / 2
-        x = x - centre
-        return x, x if same else y - centre
+        x = self.x.detach().to(dtype) - self.centre
+        return x, x if self.y is self.x else self.y.detach().to(dtype) - self.centre
+
+    @cached_property
+    def reach(self) -> Tensor:
+        """A bound of the distances between points with mass: the sum of both radii."""
+        radius = largest_length(self.x.detach(), self.masses[0], self.centre)
+        if self.y is self.x:
+            return 2 * radius
+        return radius + largest_length(self.y.detach(), self.masses[1], self.centre)
 
     def within(self) -> tuple[PointPair, PointPair]:
         """The costs of both datasets with themselves."""

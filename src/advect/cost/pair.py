@@ -23,7 +23,6 @@ from advect.cost.labels import (
 )
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, with_class_laws, with_shared_laws
-from advect.data.laws.linalg import mass_centre
 from advect.errors import InputError
 from advect.ot.cost import BlockedCost
 from advect.ot.plan import DensePlan, Plan
@@ -213,18 +212,12 @@ class PairCost:
         """
         if self._known_sizes is not None:
             return self._known_sizes
-        datasets = [self.source] if self.target is self.source else [self.source, self.target]
-        points = (self.features.x.detach(), self.features.y.detach())
-        masses = [data.weights for data in datasets]
-        far = labels = torch.zeros((), dtype=torch.float64, device=masses[0].device)
-        sides = list(zip(points, masses, strict=False))
-        centre = sum(mass_centre(*side) for side in sides) / len(sides)
-        reach = sum(largest_length(*side, centre) for side in sides) * 2 / len(sides)
+        far = labels = torch.zeros((), dtype=torch.float64, device=self.features.x.device)
         if self.labels is not None:
-            labels = self.labels.largest
+            datasets = [self.source] if self.target is self.source else [self.source, self.target]
             far = [largest_length(data.x.detach(), data.weights) for data in datasets]
-            far = torch.stack(far).max()
-        sizes = torch.stack([torch.as_tensor(part) for part in (reach, far, labels)]).tolist()
+            labels, far = self.labels.largest, torch.stack(far).max()
+        sizes = torch.stack([self.features.reach, far, labels]).tolist()
         return sizes[0], sizes[1], sizes[2]
 
     @property

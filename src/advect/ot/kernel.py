@@ -166,6 +166,11 @@ class RowKernel(Kernel):
             self._load()
         weighted = (g / epsilon + b.log()).to(self.dtype)
         f, log_a = [], a.log()
+        if self.shape[0] * self.shape[1] <= SMALL and self._costs is not None:
+            exponents = self._costs / -epsilon
+            f = -damping * epsilon * torch.logsumexp(exponents + weighted, dim=1).double()
+            shift = (f / epsilon + log_a).to(self.dtype)[:, None]
+            return f, -damping * epsilon * torch.logsumexp(exponents + shift, dim=0).double()
         # The column sums are kept as exp(−top) Σ, with ``top`` the largest exponent so far: for
         # exponents t of a new block, sums ← sums exp(old top − top) + Σ exp(t − top).
         sums = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)

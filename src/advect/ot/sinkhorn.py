@@ -30,7 +30,6 @@ from advect.ot.solver import AnyCost, Mass, Potentials, Solution, Solver, Start,
 _LARGE = 2**26  # bytes of a matrix from which memory is looked after
 _LEAST_TOL = 1e-12  # that a solver is sharpened to
 _PASSES, _LONG = 60, 600.0  # of a cold solve over the cost, about; seconds that are worth a warning
-_CHECK_EVERY = 5  # iterations between two looks at the error on an accelerator
 _WIDE = torch.float64
 
 
@@ -227,8 +226,7 @@ class Sinkhorn(Solver):
             kernel.release()
             kernel = cost.kernel(_WIDE)
         marginals = Balanced(a, b) if self.reach is None else Penalised(a, b, self.reach**2)
-        every = 1 if cost.device.type == "cpu" else _CHECK_EVERY
-        return Iteration(cost, kernel, marginals, epsilon, every), scale
+        return Iteration(cost, kernel, marginals, epsilon), scale
 
     def _solution(
         self,

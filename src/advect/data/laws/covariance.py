@@ -13,9 +13,12 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from advect._util.threads import side_by_side
 from advect.errors import InputError
+
+_SMALL_ENTRIES = 10_000  # numbers of factors that are compressed in one batch
 
 
 def root(values: Tensor) -> Tensor:
@@ -195,7 +198,15 @@ class Factored(Covariance):
 
     def traces(self) -> Tensor:
         squares = torch.linalg.vecdot(self.rows, self.rows)
+        if len(set(self.sizes)) == 1:
+            return squares.reshape(len(self.sizes), -1).sum(dim=1)
         return torch.stack([block.sum() for block in squares.split(self.sizes)])
+
+    def padded(self) -> Tensor:
+        """The factors as one tensor (k, r, d), with rows of zeros where there are fewer than r."""
+        if len(set(self.sizes)) == 1:
+            return self.rows.reshape(len(self.sizes), -1, self.dim)
+        return pad_sequence(list(self.parts()), batch_first=True)
 
     def along(self, directions: Tensor) -> Tensor:
         squares = (self.rows.to(directions) @ directions).square().T  # (p, rows)
@@ -214,6 +225,10 @@ class Factored(Covariance):
         tall = [k for k, size in enumerate(self.sizes) if size > self.dim]
         if not tall:
             return Factored(self.rows.double(), self.sizes)
+        if len(tall) == len(blocks) and len(self.rows) * self.dim <= _SMALL_ENTRIES:
+            padded = self.padded().double()  # one call instead of one for each law
+            rows = torch.linalg.qr(padded.detach())[0].mT @ padded
+            return Factored(rows.reshape(-1, self.dim), (self.dim,) * len(blocks))
         bases = side_by_side(lambda k: torch.linalg.qr(blocks[k])[0], tall, rows=self.dim)
         for k, basis in zip(tall, bases, strict=True):
             blocks[k] = basis.mT @ blocks[k]

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Factored
@@ -25,7 +24,9 @@ from advect.errors import InputError
 Pair = tuple[int, int]
 
 _FEW_PAIRS = 4096  # of points, whose distances are taken from differences
-_SMALL = 32  # rows of factors whose products are decomposed in one batch
+# rows of factors whose products are decomposed in one batch, with a gradient and without
+_SMALL, _SMALL_VALUES = 32, 64
+_FEW_ROWS = 8  # of products whose singular values are as cheap by the SVD
 _BATCH_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
 _SINGLE = 4 * torch.finfo(torch.float32).eps  # of ‖A‖ ‖B‖: error of a norm by float32 products
@@ -96,17 +97,20 @@ def nuclear_norms(
     if a is b:
         wanted = wanted.triu(diagonal=1)
     norms: Any
-    if max(*a.sizes, *b.sizes) <= _SMALL:
+    moves = torch.is_grad_enabled() and (a.rows.requires_grad or b.rows.requires_grad)
+    allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
+    if max(*a.sizes, *b.sizes) <= (_SMALL if moves else _SMALL_VALUES):
         # Factors are padded with rows of zeros, which add singular values 0.
-        left, right = (
-            pad_sequence(list(part.rows.split(part.sizes)), batch_first=True) for part in (a, b)
-        )
+        left, right = a.padded(), b.padded()
         # Products of all pairs of many laws would dwarf their distances.
         step = max(1, _BATCH_ENTRIES // max(1, len(b.sizes) * left.shape[1] * right.shape[1]))
-        parts = zip(left.split(step), wanted.to(left.device).split(step), strict=True)
-        norms = torch.cat([_SmallNorms.apply(*part, right, len(left) <= step) for part in parts])
+        wanted = wanted.to(left.device)
+        norms = [
+            _SmallNorms.apply(left[rows], wanted[rows], right, _slack(allowed, rows), len(left) <= step)
+            for rows in (slice(start, start + step) for start in range(0, len(left), step))
+        ]
+        norms = torch.cat(norms)
     else:
-        allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
         pairs = [(i, j) for i, j in wanted.nonzero().tolist()]
         norms = _LargeNorms.apply(a.rows, b.rows, (a.sizes, b.sizes), pairs, allowed)
     return norms + norms.mT if a is b else norms
@@ -117,7 +121,14 @@ class _SmallNorms(torch.autograd.Function):
     batch: a call for each pair would take longer than its work."""
 
     @staticmethod
-    def forward(ctx, a: Tensor, wanted: Tensor, b: Tensor, keep: bool) -> Tensor:
+    def forward(
+        ctx,
+        a: Tensor,
+        wanted: Tensor,
+        b: Tensor,
+        allowed: tuple[float, Tensor] | None,
+        keep: bool,
+    ) -> Tensor:
         ctx.save_for_backward(a, wanted, b)
         ctx.factors = None
         norms = a.new_zeros(wanted.shape)
@@ -128,7 +139,7 @@ class _SmallNorms(torch.autograd.Function):
             squares = products.square().sum(dim=(1, 2))
             norms[wanted] = (squares + 2 * torch.linalg.det(products).abs()).sqrt()
         elif products.numel():
-            norms[wanted] = torch.linalg.svdvals(products).sum(dim=1)
+            norms[wanted] = _sums_of_singular_values(products, allowed, wanted)
         return norms
 
     @staticmethod
@@ -141,7 +152,25 @@ class _SmallNorms(torch.autograd.Function):
         pulls = a.new_zeros(*wanted.shape, a.shape[1], b.shape[1])
         pulls[wanted] = factors * grad[wanted][:, None, None]
         on_a = torch.einsum("ijrs,jsd->ird", pulls, b)
-        return on_a, None, torch.einsum("ijrs,ird->jsd", pulls, a), None
+        return on_a, None, torch.einsum("ijrs,ird->jsd", pulls, a), None, None
+
+
+def _slack(allowed: tuple[float, Tensor] | None, rows: slice) -> tuple[float, Tensor] | None:
+    return None if allowed is None else (allowed[0], allowed[1][rows])
+
+
+def _sums_of_singular_values(
+    products: Tensor, allowed: tuple[float, Tensor] | None, wanted: Tensor
+) -> Tensor:
+    """Σ s of a batch of products: by squares where that is precise enough, else by the SVD."""
+    if allowed is None or max(products.shape[1:]) <= _FEW_ROWS:
+        return torch.linalg.svdvals(products).sum(dim=1)
+    singular = _singular_by_squares(products)
+    norms, error = singular.sum(dim=1), _squares_error(singular, sum(products.shape[1:]))
+    coarse = ~(2 * error <= allowed[0] * (allowed[1][wanted] - 2 * norms))
+    if bool(coarse.any()):
+        norms[coarse] = torch.linalg.svdvals(products[coarse]).sum(dim=1)
+    return norms
 
 
 def _polar_factors(products: Tensor, a: Tensor, wanted: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -279,7 +308,7 @@ def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
 
 def _singular_by_squares(matrix: Tensor) -> Tensor:
     """Singular values as roots of eigenvalues of the smaller Gram matrix: four times as fast."""
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+    wide = matrix if matrix.shape[-2] <= matrix.shape[-1] else matrix.mT
     return torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt()
 
 
@@ -288,8 +317,8 @@ def _squares_error(singular: Tensor, size: int) -> Tensor:
     by δ, 4 √size units of the trace, and s by at most min(δ/s, √δ).
     """
     unit = torch.finfo(singular.dtype)
-    off = 4 * size**0.5 * unit.eps * singular.square().sum()
-    return torch.minimum(off / singular.clamp_min(unit.tiny), off.sqrt()).sum()
+    off = 4 * size**0.5 * unit.eps * singular.square().sum(dim=-1, keepdim=True)
+    return torch.minimum(off / singular.clamp_min(unit.tiny), off.sqrt()).sum(dim=-1)
 
 
 def _significant(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible: float) -> Tensor:
