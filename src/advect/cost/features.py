@@ -224,21 +224,10 @@ class PointPair:
         x = self.x.detach().to(dtype) - self.centre
         return x, x if self.y is self.x else self.y.detach().to(dtype) - self.centre
 
-    @cached_property
-    def reach(self) -> Tensor:
-        """A bound of the distances between points with mass: the sum of both radii."""
-        radius = largest_length(self.x.detach(), self.masses[0], self.centre)
-        if self.y is self.x:
-            return 2 * radius
-        return radius + largest_length(self.y.detach(), self.masses[1], self.centre)
-
-    def within(self) -> tuple[PointPair, PointPair]:
-        """The costs of both datasets with themselves."""
-        a, b = self.masses
-        return PointPair(self.x, self.x, (a, a)), PointPair(self.y, self.y, (b, b))
-
     def rows(self, dtype: torch.dtype, labels: LabelTable | None) -> PointRows:
         """Computes rows of ½ d² plus the cost of labels; without a graph."""
+        # ½‖x − y‖² = −x·y + (½‖x‖², 1) · (1, ½‖y‖²): one large product and one thin one, to which few
+        # labels add their columns
         x, y = self._about_centre(dtype)
         norms = [
             torch.linalg.vector_norm(part, dim=1, keepdim=True).square() / 2 for part in (x, y)
@@ -254,6 +243,7 @@ class PointPair:
         """⟨P, d²⟩, its gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x) where wanted, and
         P @ beside: by P [v, ‖v‖², 1, beside] in one pass over the plan, and Pᵀ [u, 1].
         """
+        # ⟨P, d²⟩ = Σ_i (P1)_i ‖u_i‖² + Σ_j (Pᵀ1)_j ‖v_j‖² − 2 Σ_i u_i · (P v)_i
         with torch.no_grad():
             u, v = self._about_centre(torch.promote_types(self.x.dtype, self.y.dtype))
             squares = [torch.linalg.vector_norm(p, dim=1, keepdim=True).square() for p in (u, v)]
@@ -270,6 +260,7 @@ class PointPair:
             value = (rows * squares[0]).double().sum() + far.double().sum()
             for ends in zip(u.split(_ROWS), image.split(_ROWS), strict=True):
                 value -= 2 * torch.linalg.vecdot(*ends).double().sum()
+            # The gradient in x_i is 2 ((P1)_i x_i − (P y)_i): mass times the way to the image.
             pulls = []
             if self.x.requires_grad:
                 twice = 4 if self.y is self.x else 2  # the plan of a self-problem is symmetric

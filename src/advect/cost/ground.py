@@ -17,7 +17,13 @@ from torch import Tensor
 
 from advect._util import defaults
 from advect._util.checks import check_non_negative
-from advect.cost.features import Embeds, FeatureCost, SquaredEuclidean, as_feature_cost
+from advect.cost.features import (
+    Embeds,
+    FeatureCost,
+    PointPair,
+    SquaredEuclidean,
+    as_feature_cost,
+)
 from advect.cost.label_costs import NoLabels, as_label_cost
 from advect.cost.labels import FEW_LAWS, Bures, LabelCost
 from advect.cost.pair import PairCost
@@ -92,13 +98,15 @@ class GroundCost:
         """The cost with what depends on these datasets made fixed, where anything does (``ByName``,
         ``TargetValues``).
         """
-        if source.dim == target.dim:  # ``between`` says so where it is not
+        # Squares of very small numbers underflow, and all distances would be 0. (Different dimensions
+        # are refused by ``between``.)
+        if source.dim == target.dim:
             ends = torch.stack(
                 [*torch.aminmax(source.x.detach(), dim=0), *torch.aminmax(target.x.detach(), dim=0)]
             )
             spread = float((ends[1::2].amax(dim=0) - ends[::2].amin(dim=0)).max())
             tiny = min(torch.finfo(data.x.dtype).tiny for data in (source, target))
-            if 0 < spread < math.sqrt(tiny) * 1e4:  # squares vanish: all distances would be 0
+            if 0 < spread < math.sqrt(tiny) * 1e4:
                 raise InputError(
                     "features must differ by enough for their squares not to vanish in "
                     f"{source.x.dtype}",
@@ -158,12 +166,12 @@ class GroundCost:
         if limit is not None:
             a = source._replace()
             b = a if target is source else target._replace()
-        features = self.feature_cost.between(a, b)
-        first, second = features.within()
+        points = self.feature_cost.between(a, b)
+        (x, y), (p, q) = (points.x, points.y), points.masses
         pairs = (
-            PairCost(self.parts, a, b, features),
-            PairCost(self.parts, a, a, first),
-            PairCost(self.parts, b, b, second),
+            PairCost(self.parts, a, b, points),
+            PairCost(self.parts, a, a, PointPair(x, x, (p, p))),
+            PairCost(self.parts, b, b, PointPair(y, y, (q, q))),
         )
         if limit is None:
             return pairs
@@ -192,6 +200,7 @@ class GroundCost:
         laws = pair.law_coordinates()
         if not laws:
             return pair
+        # one point (x, √w α) for each sample, and no table of n × n label distances
         x, scale = pair.features.x, math.sqrt(self.label_weight)
         scaled = [part.to(x.dtype) if scale == 1 else scale * part.to(x.dtype) for part in laws]
         joined = torch.cat([x, *scaled], dim=1)

@@ -74,8 +74,7 @@ class ExactLabelOT(LabelCost):
     def __post_init__(self) -> None:
         check_solver(self.solver)
 
-    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        """An error if either dataset carries laws, or lacks labels."""
+    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         if source.law is not None or target.law is not None:
             raise InputError(
                 "ExactLabelOT compares samples, not Gaussian laws",
@@ -85,9 +84,6 @@ class ExactLabelOT(LabelCost):
             )
         for data in (source, target):
             require_labels(data, "ExactLabelOT")
-
-    def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        self.check(source, target)
         symmetric, device = source is target, source.x.device
         if device.type != "cpu":  # many small problems
             host = source.to("cpu")
@@ -104,6 +100,7 @@ class ExactLabelOT(LabelCost):
 
     def _squared(self, a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
         """W₂² of two weighted clouds, with the gradient that the plans give (envelope theorem)."""
+        # The debiased value of the inner problem, with the gradient of ⟨P, C⟩ at its fixed plans.
         (x, p), (y, q) = a, b
         dtype = self.solver.dtype or x.dtype
         xx, xy, yy = (

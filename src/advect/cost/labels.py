@@ -125,6 +125,7 @@ class LabelTable:
 
     def factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Thin matrices (n, r) and (m, r) whose product is the label part."""
+        # Q D · Q'ᵀ, and the self terms as two more columns: (Q D, −s, 1) · (Q', 1, −s')
         left = self.sides[0].rows(self._values.double()).to(dtype)
         right = self.sides[1].matrix(dtype)
         if not self._self_terms:
@@ -160,6 +161,7 @@ class LabelTable:
 
     def class_plan(self, plan: Plan, by_law: Tensor | None = None) -> Tensor:
         """M = Qᵀ P Q', (k, k'); ``by_law`` is P Q' where it is known."""
+        # Few laws: P Q' is one thin product. Many: sums over blocks of the plan.
         if by_law is None and self.is_thin:
             by_law = plan.times(self.sides[1].matrix(self.distances.dtype))
         if by_law is not None:
@@ -176,11 +178,13 @@ class LabelTable:
 
         In float32 without pairs of laws that have less than a millionth of the mass of either.
         """
+        # ⟨P, Q D Q'ᵀ⟩ = ⟨M, D⟩ with the class plan M, whose gradient in D is M
         masses = self.class_plan(plan, by_law)
         if masses.dtype == torch.float32:
             least = torch.minimum(masses.sum(dim=1, keepdim=True), masses.sum(dim=0, keepdim=True))
             masses = masses * (masses > _LIGHT * least)
         value = (masses * self.distances).sum().double()
+        # minus the self terms of the rows and of the columns, weighted by the marginals of the plan
         if self.within is not None:
             ones = [masses.new_ones(size, 1) for size in plan.shape]
             rows = plan.times(ones[1]) if by_law is None else by_law
@@ -201,6 +205,7 @@ class LabelTable:
         """A lower bound of the cost of soft labels: with J = I − 11ᵀ/k, the least eigenvalue of −½ J D J
         times ‖p − q‖² ≤ 2.
         """
+        # pᵀDq − ½pᵀDp − ½qᵀDq = −½ (p − q)ᵀ D (p − q) on the joint set of laws, and p − q sums to zero
         joint = within[0]
         if not self.symmetric:
             between = self.distances.detach().double()
@@ -244,10 +249,6 @@ class LabelCost(ABC):
         each law and columns in some parts, differentiable; none where they are no points.
         """
         return ()
-
-    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        """An error for labels that cannot be compared; asked before laws are carried anywhere."""
-        return
 
     def joined(self, feature: Any, weight: float) -> Any:
         """The feature cost, where it also holds what labels cost: those that are points beside the

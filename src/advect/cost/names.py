@@ -78,19 +78,6 @@ class ByName(LabelCost):
     def estimates_covariances(self) -> bool:
         return self.plus.estimates_covariances
 
-    def check(self, source: LabeledDataset, target: LabeledDataset) -> None:
-        """An error if labels are missing, or laws are those of samples, which have no names."""
-        for data in (source, target):
-            if data.law_index is not None:
-                raise InputError(
-                    "ByName compares classes, not laws of single samples",
-                    "a dataset with a law for each sample",
-                    "Join them by class (law=data.class_laws(), law_index=None), flow with FeatureDriven or "
-                    "JointFixedLabels, or compare by laws: ad.Bures().",
-                )
-            require_labels(data, "ByName")
-        self.plus.check(source, target)
-
     def fitted(
         self, source: LabeledDataset, target: LabeledDataset, feature: FeatureCost
     ) -> ByName:
@@ -113,7 +100,15 @@ class ByName(LabelCost):
         return replace(self, penalty=penalty, plus=self.plus.with_state(state))
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        self.check(source, target)
+        for data in (source, target):
+            if data.law_index is not None:
+                raise InputError(
+                    "ByName compares classes, not laws of single samples",
+                    "a dataset with a law for each sample",
+                    "Join them by class (law=data.class_laws(), law_index=None), flow with FeatureDriven or "
+                    "JointFixedLabels, or compare by laws: ad.Bures().",
+                )
+            require_labels(data, "ByName")
         own = self._of_names(source, target)
         return self.plus(source, target) + own if self.plus.costs else own
 
@@ -159,12 +154,14 @@ def _absolute(
     target: LabeledDataset,
 ) -> float:
     """The share of E‖(x − μ) − (x' − μ')‖² = tr Cov(x) + tr Cov(x')."""
+    # E‖(x − μ) − (x' − μ')‖² of independent samples is the sum of both variances.
     spreads = [_spread(points[0], source.weights), _spread(points[1], target.weights)]
     return penalty.share * sum(spreads)
 
 
 def _spread(points: Tensor, weights: Tensor) -> float:
     """Σ w_i ‖x_i − μ‖², in float64, by differences from the mean of the mass."""
+    # About a rough centre first: Σ w ‖x − c‖² − ‖μ − c‖² loses no digits far from the origin.
     rough = mass_centre(points, weights)
     total, shift = 0.0, torch.zeros(points.shape[1], dtype=torch.float64, device=points.device)
     for rows, mass in zip(points.split(_ROWS), weights.split(_ROWS), strict=True):

@@ -59,8 +59,6 @@ class PairCost:
     @cached_property
     def sides(self) -> tuple[LabeledDataset, LabeledDataset]:
         """The datasets in the space of the points, where laws are compared; equal laws are one."""
-        # before laws are carried, which may raise an error of its own
-        self.label_cost.check(self.source, self.target)
         features, carry = self.features, self.feature_cost.carry
         source, target = self.source, self.target
         if features.x is not source.x:  # points that are the features themselves carry nothing
@@ -212,12 +210,19 @@ class PairCost:
         """
         if self._known_sizes is not None:
             return self._known_sizes
-        far = labels = torch.zeros((), dtype=torch.float64, device=self.features.x.device)
+        points = self.features
+        # distances between points are at most the sum of both radii about the common centre
+        reach = largest_length(points.x.detach(), points.masses[0], points.centre)
+        if points.y is points.x:
+            reach = 2 * reach
+        else:
+            reach = reach + largest_length(points.y.detach(), points.masses[1], points.centre)
+        far = labels = torch.zeros_like(reach)
         if self.labels is not None:
             datasets = [self.source] if self.target is self.source else [self.source, self.target]
             far = [largest_length(data.x.detach(), data.weights) for data in datasets]
             labels, far = self.labels.largest, torch.stack(far).max()
-        sizes = torch.stack([self.features.reach, far, labels]).tolist()
+        sizes = torch.stack([reach, far, labels]).tolist()
         return sizes[0], sizes[1], sizes[2]
 
     @property
@@ -232,6 +237,7 @@ class PairCost:
         A unit of rounding times (‖x‖² + ‖x'‖²) about the common centre, and that of the laws. Where
         TF32 has been allowed on a GPU, products in float32 keep ten bits of a factor.
         """
+        # Features: a product of d terms about the common centre, of numbers up to reach²/2.
         reach, far, labels = self._sizes
         coarse = self.source.x.device.type != "cpu" and torch.backends.cuda.matmul.allow_tf32
         unit = torch.finfo(dtype).eps / 2
@@ -239,12 +245,12 @@ class PairCost:
         error = unit * (12 + math.sqrt(self.features.x.shape[1]) / 2) * reach**2 / 2
         if not self.has_labels:
             return error
-        # means are rounded at the origin, covariances in the dtype of x
+        # Labels: means are rounded at the origin, covariances in the dtype of x.
         weight, wide = self.label_weight, torch.finfo(torch.float64).eps
         own = max(torch.finfo(data.x.dtype).eps for data in (self.source, self.target))
         count = max(len(self.source), len(self.target))
         means = (own + wide * math.sqrt(count)) * 2 * far
-        # distances are differences of numbers of this size
+        # Label distances are differences of squared means and traces of this size.
         error += (4 * own + 16 * wide) * weight * reach**2
         error += (4 * unit + (SINGLE_LABELS if own > wide else 0.0)) * labels
         return error + math.sqrt(2 * weight * labels) * means + weight / 2 * means**2

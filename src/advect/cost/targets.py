@@ -88,6 +88,8 @@ class WithTargetValues(FeatureCost):
         masses = [data.weights.double() for data in sides]
         centre = torch.stack([w @ y for w, y in zip(masses, values, strict=True)]).mean(dim=0)
         scale = torch.full_like(centre, math.sqrt(self.weight))
+        # With w = (variance of the features) / (q · variance of the target) all targets together have
+        # the spread of the features.
         if self.scaled:
             points = [feature.points(data).detach().double() for data in sides]
             spread = _spreads(points, masses).sum()

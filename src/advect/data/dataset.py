@@ -179,7 +179,8 @@ class LabeledDataset(Conversions):
             if self.probabilities is not None:
                 laws = estimate_soft(x, self.probabilities, self.weights)
             else:
-                require_labels(self, "the estimate of label laws")
+                if not bool(self.labeled.all()):
+                    require_labels(self, "the estimate of label laws")
                 laws = estimate_gaussians(x, self.y, self.weights, len(self.classes))
             if not x.requires_grad:  # a graph serves one backward pass
                 object.__setattr__(self, "_estimate", laws)

@@ -14,7 +14,7 @@ potentials ask for, f = ρ/(ρ + ε) T(g), and the value is (2ρ + ε)(1 − m(P
 potentials is ρ KL(P1 | a e^(−f/ρ)) + ρ KL(Pᵀ1 | b e^(−g/ρ)). Both are the proximal steps of one loop
 (``advect.ot.iteration``).
 
-The certificate of an answer, ``ending``, bounds the gap of a balanced dual by concavity:
+The certificate of an answer, ``certificate``, bounds the gap of a balanced dual by concavity:
 
     0 ≤ OT_ε − D(f, g) ≤ ⟨a − P1, f* − f⟩ + ⟨b − Pᵀ1, g* − g⟩ ≤ ½ ‖residual‖₁ · range
 
@@ -75,7 +75,7 @@ class Scale:
         """Relative rounding error of sums over a row or a column."""
         return torch.finfo(dtype).eps / 2 * (8 + math.sqrt(max(self.shape)))
 
-    def enough(self, dtype: torch.dtype, tol: float | None = None) -> bool:
+    def suffices(self, dtype: torch.dtype, tol: float | None = None) -> bool:
         """Whether this dtype is precise enough for the plan, the value and a tolerance."""
         plan_rounding = 6 * torch.finfo(dtype).eps * self.largest / self.epsilon
         loose = self.sums_rounding(dtype) * (self.epsilon + self.most - self.least)
@@ -128,7 +128,7 @@ class Scale:
         left = min(2 * gap + 2 * rho * sums**2, (residual / 2 + sums) * span)
         return left + 2 * torch.finfo(dtype).eps * sizes + sums * self.epsilon
 
-    def objection(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
+    def failure_reason(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
         """Why an answer with this dtype and error is not accepted although its marginals are met."""
         rounding = 6 * torch.finfo(dtype).eps * self.largest / self.epsilon
         if rounding > CAP:
@@ -147,7 +147,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Certificate:
     """The end of a solve: potentials, factors of the plan, value with a bound of its error, marginal
     error as a share of the mass, and mass.
     """
@@ -216,7 +216,7 @@ class Balanced:
             sums += part.T @ self.a[block]
         return rows + float((self.b * (sums - 1).abs()).sum())
 
-    def ending(
+    def certificate(
         self,
         kernel: Kernel,
         scalings: Potentials,
@@ -225,13 +225,15 @@ class Balanced:
         residual: float,
         *,
         matched: bool = True,
-    ) -> Ending:
+    ) -> Certificate:
         """The result of scalings of a filled kernel; ``matched`` if its rows are met exactly."""
+        # Rows are met by construction, so the dual value is ⟨a, f⟩ + ⟨b, g⟩, in float64, and the
+        # residual of the columns bounds the duality gap.
         (f, g), (u, v) = potentials, scalings
         parts = [self.a64 @ f + self.b64 @ g, *torch.aminmax(f), *torch.aminmax(g)]
         value, *extremes = torch.stack([part.double() for part in parts]).tolist()
         error = scale.value_error(kernel.dtype, residual, extremes, matched=matched)
-        return Ending(potentials, (self.a * u, self.b * v), value, error, residual)
+        return Certificate(potentials, (self.a * u, self.b * v), value, error, residual)
 
 
 @dataclass(eq=False)
@@ -290,9 +292,9 @@ class Penalised(Balanced):
         return -(1 / self.share + 1) * (rows @ first) - (columns @ second) / self.share
 
     def unit_error(self, kernel: Kernel, allowed: float) -> float | None:
-        return 0.0  # ``ending`` measures it
+        return 0.0  # ``certificate`` measures it
 
-    def ending(
+    def certificate(
         self,
         kernel: Kernel,
         scalings: Potentials,
@@ -301,12 +303,13 @@ class Penalised(Balanced):
         residual: float,
         *,
         matched: bool = True,
-    ) -> Ending:
-        """As ``Balanced.ending``, by one pass over the kernel.
+    ) -> Certificate:
+        """As ``Balanced.certificate``, by one pass over the kernel.
 
         The potentials are shifted so that plan and potentials agree on the mass, which only raises the
         dual. The marginal error is ‖P1 − a e^(−f/ρ)‖₁ + ‖Pᵀ1 − b e^(−g/ρ)‖₁ as a share of the mass.
         """
+        # One pass over the kernel gives both marginals p = P1 and q = Pᵀ1 of the plan.
         a, b, rho, epsilon = self.a64, self.b64, self.rho, scale.epsilon
         left, right = self.a * scalings[0], self.b * scalings[1]
         rows, columns = kernel.sweep(right, lambda _, block: left[block])
@@ -318,6 +321,7 @@ class Penalised(Balanced):
             lift = (asked - math.log(mass)) / (1 / epsilon + 1 / (2 * rho))
             f, g, factor = f + lift / 2, g + lift / 2, math.exp(lift / epsilon)
             p, q, left, mass = factor * p, factor * q, factor * left, factor * mass
+        # duality gap: ρ KL(p | a e^(−f/ρ)) + ρ KL(q | b e^(−g/ρ))
         gap = rho * (_divergence(p, a, f, rho) + _divergence(q, b, g, rho))
         wanted = a * torch.exp(-f / rho), b * torch.exp(-g / rho)
         off = float((p - wanted[0]).abs().sum() + (q - wanted[1]).abs().sum())
@@ -325,7 +329,7 @@ class Penalised(Balanced):
         marginal = off / max(mass, torch.finfo(torch.float64).tiny)
         error = scale.gap_error(kernel.dtype, gap, marginal * mass, rho, f, g)
         value = (rho + epsilon / 2) * lost
-        return Ending((f, g), (left, right), value, error, marginal, mass)
+        return Certificate((f, g), (left, right), value, error, marginal, mass)
 
     def _log_mass(self, weights: Tensor, potential: Tensor) -> float:
         """log ⟨a, e^(−f/ρ)⟩."""

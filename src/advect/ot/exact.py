@@ -76,7 +76,8 @@ class ExactOT(Solver):
         marginal += float(abs(plan.sum(axis=0) - masses[1]).sum())
         f, g = (torch.as_tensor(log[name] * unit, dtype=torch.float64).to(p) for name in "uv")
         value = float(log["cost"]) * unit
-        # strong duality, as far as it holds
+        # Strong duality, as far as it holds: the gap to the dual value of feasible potentials
+        # bounds the error.
         gap = abs(value - float(p @ f + q @ g)) + _violation(inner, f, g)
         rounding = torch.finfo(torch.float64).eps * (8 + math.sqrt(max(inner.shape))) * largest
         # no plan is cheaper than free

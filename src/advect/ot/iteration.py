@@ -109,6 +109,8 @@ class Iteration:
 
     def _anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
         """Solve loosely for a decreasing sequence of epsilons, for a good start at the last."""
+        # At an epsilon of the size of the costs every start is near the solution. Each level ends
+        # with potentials that are near those of the next.
         final, g = self.epsilon, torch.zeros_like(self.marginals.b64)
         self.epsilon = max(self.kernel.extremes[1], final)
         while True:
@@ -144,17 +146,14 @@ class Iteration:
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has lost sight of some group of points
-            low, high = self._extreme_scalings()
+            ends = [float(end) for part in (self.u, self.v) for end in torch.aminmax(part)]
+            low, high = min(ends), max(ends)
             if low == 0 or not math.isfinite(high):
                 self._log_step(self.g)
                 self._match_rows()
             elif max(high, 1 / low) > math.exp(_LOG_RANGE[self.kernel.dtype]):
                 self.start(*self.potentials())  # absorb the scalings
                 self._match_rows()
-
-    def _extreme_scalings(self) -> tuple[float, float]:
-        u, v = torch.aminmax(self.u), torch.aminmax(self.v)
-        return min(float(u[0]), float(v[0])), max(float(u[1]), float(v[1]))
 
     def _match_rows(self) -> None:
         """The best f for the current g: row sums of the plan become a."""
@@ -234,6 +233,8 @@ class Iteration:
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor, weights: Tensor) -> Tensor:
         """Solve S δ = residual in float64. The shift stands for the constants that S ignores."""
+        # With D = diag(c), S = D^½ (I − Zᵀ Z) D^½ for Z = diag(weights)^½ K diag(b v) D^-½, whose
+        # singular values are at most 1; the constants are the singular vectors of 1.
         root, left = diagonal.double().sqrt(), weights.sqrt()
         right = self.marginals.b * self.v
         matrix = torch.zeros(len(root), len(root), dtype=torch.float64, device=root.device)

@@ -22,7 +22,7 @@ from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.cost import Cost, DenseCost, as_cost
 from advect.ot.divergence import Support
-from advect.ot.dual import CAP, Balanced, Ending, Penalised, Scale
+from advect.ot.dual import CAP, Balanced, Certificate, Penalised, Scale
 from advect.ot.iteration import Iteration
 from advect.ot.kernel import SMALL
 from advect.ot.solver import AnyCost, Mass, Potentials, Solution, Solver, Start, check_problem
@@ -130,17 +130,23 @@ class Sinkhorn(Solver):
             inner = replace(self, epsilon=epsilon)
             start = None if start is None else support.cut(*start)
             return support.extended(inner.solve(*support.problem(), init=start))
+        # Solve in the dtype of the data, then certify: value, error and convergence come from the
+        # certificate alone.
         loop, scale = self._opened(cost, a, b, epsilon)
         if start is None and loop.kernel.recomputes and cost.reports:
             _warn_if_long(cost)
         tol = scale.tolerance(loop.kernel.dtype, cost.dtype) if self.tol is None else self.tol
         met = loop.solve(start, tol, self.max_iter)
         kernel, scalings = loop.kernel, (loop.u, loop.v)  # it may have gone on in float64
-        ending = loop.marginals.ending(kernel, scalings, loop.potentials(), scale, loop.error)
-        # with a reach, the marginal error is that of potentials that were shifted
-        met = met and ending.marginal_error <= 2 * tol + scale.sums_rounding(kernel.dtype)
-        objection = scale.objection(kernel.dtype, ending.value_error, tol)
-        return self._solution(cost, loop, scale, ending, objection if met else _stopped(loop, tol))
+        certificate = loop.marginals.certificate(
+            kernel, scalings, loop.potentials(), scale, loop.error
+        )
+        # With a reach, the marginal error is that of potentials that were shifted
+        met = met and certificate.marginal_error <= 2 * tol + scale.sums_rounding(kernel.dtype)
+        failure = scale.failure_reason(kernel.dtype, certificate.value_error, tol)
+        return self._solution(
+            cost, loop, scale, certificate, failure if met else _stopped(loop, tol)
+        )
 
     def solve_self(self, cost: AnyCost, a: Mass = None, init: Tensor | None = None) -> Solution:
         """Transport of ``a`` to itself: one potential, solved to rounding."""
@@ -164,13 +170,15 @@ class Sinkhorn(Solver):
         if self.tol is not None:
             tol = max(self.tol, scale.tolerance(kernel.dtype))
         scalings, f = (loop.u, loop.u), loop.potentials()[0]
-        ending = loop.marginals.ending(kernel, scalings, (f, f), scale, loop.error, matched=False)
+        certificate = loop.marginals.certificate(
+            kernel, scalings, (f, f), scale, loop.error, matched=False
+        )
         # Its value is for a divergence, whose costs may be larger than those within one measure:
         # that is judged there.
-        objection = scale.objection(kernel.dtype, 0.0, tol)
-        objection = objection if loop.error <= tol else _stopped(loop, tol)
+        failure = scale.failure_reason(kernel.dtype, 0.0, tol)
+        failure = failure if loop.error <= tol else _stopped(loop, tol)
         sides = 2 if self.reach is None else 1  # the loop has looked at one of two equal marginals
-        return self._solution(cost, loop, scale, ending, objection, sides)
+        return self._solution(cost, loop, scale, certificate, failure, sides)
 
     def certify(
         self, cost: AnyCost, a: Tensor, b: Tensor, potentials: Potentials, slack: float = 0.0
@@ -193,12 +201,12 @@ class Sinkhorn(Solver):
         if residual is None:
             return None
         ends = (loop.u, loop.v), potentials
-        ending = loop.marginals.ending(loop.kernel, *ends, scale, residual, matched=False)
-        if ending.marginal_error > 2 * allowed:
+        certificate = loop.marginals.certificate(loop.kernel, *ends, scale, residual, matched=False)
+        if certificate.marginal_error > 2 * allowed:
             return None
-        objection = scale.objection(_WIDE, ending.value_error, CAP)
-        found = self._solution(cost, loop, scale, ending, None)
-        return replace(found, potentials=potentials, converged=objection is None)
+        failure = scale.failure_reason(_WIDE, certificate.value_error, CAP)
+        found = self._solution(cost, loop, scale, certificate, None)
+        return replace(found, potentials=potentials, converged=failure is None)
 
     def _posed(
         self, cost: AnyCost, a: Mass, b: Mass
@@ -222,7 +230,7 @@ class Sinkhorn(Solver):
         wide = room == 0 or cost.shape[0] * cost.shape[1] <= SMALL
         kernel = cost.kernel(_WIDE if wide else None, room)
         scale = Scale(cost.shape, *kernel.extremes, epsilon)
-        if kernel.dtype != _WIDE and not scale.enough(cost.dtype, self.tol):
+        if kernel.dtype != _WIDE and not scale.suffices(cost.dtype, self.tol):
             kernel.release()
             kernel = cost.kernel(_WIDE)
         marginals = Balanced(a, b) if self.reach is None else Penalised(a, b, self.reach**2)
@@ -233,25 +241,25 @@ class Sinkhorn(Solver):
         cost: Cost,
         loop: Iteration,
         scale: Scale,
-        ending: Ending,
-        objection: str | None,
+        certificate: Certificate,
+        failure: str | None,
         sides: int = 1,
     ) -> Solution:
-        """The end of a loop as a solution; warns about an objection to it."""
-        if objection is not None and cost.reports:
-            warnings.warn(objection, ConvergenceWarning, stacklevel=3)
+        """The end of a loop as a solution; warns about an failure to it."""
+        if failure is not None and cost.reports:
+            warnings.warn(failure, ConvergenceWarning, stacklevel=3)
         rounding = scale.sums_rounding(loop.kernel.dtype) + torch.finfo(cost.dtype).eps
         return Solution(
-            ending.value,
-            ending.potentials,
+            certificate.value,
+            certificate.potentials,
             scale.epsilon,
-            converged=objection is None,
+            converged=failure is None,
             n_iter=loop.n_iter,
-            marginal_error=sides * (ending.marginal_error + rounding),
-            coupling=loop.kernel.plan(*ending.factors),
-            value_error=ending.value_error,
+            marginal_error=sides * (certificate.marginal_error + rounding),
+            coupling=loop.kernel.plan(*certificate.factors),
+            value_error=certificate.value_error,
             reach=self.reach,
-            mass=ending.mass,
+            mass=certificate.mass,
         )
 
 

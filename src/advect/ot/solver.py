@@ -303,6 +303,7 @@ class Solver(ABC):
             source = keep("source", self.solve_self(make("source"), a, init=warm.get("self")))
             target = target or keep("target", self.solve_self(make("target"), b))
             return Divergence(cross, source, target, (a, b))
+        # A cold start solves the self-problems first: their potentials may solve the cross problem.
         cost = make("source")
         gap, source = -cost.mean(a, a) / 2, keep("source", self.solve_self(cost, a))
         cost = make("target")

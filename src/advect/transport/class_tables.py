@@ -33,6 +33,7 @@ def match_classes(
     distances: np.ndarray, source: LabeledDataset, target: LabeledDataset
 ) -> ClassTable:
     """The exact coupling of class masses under given distances; see ``Distance.class_matching``."""
+    # the exact coupling of class masses, under squared distances as in the ground cost
     squared = torch.from_numpy(distances).square().nan_to_num(nan=0.0)  # no samples, no mass
     a, b = source.class_mass.cpu(), target.class_mass.cpu()
     coupling = ExactOT().solve(squared, a, b).plan()

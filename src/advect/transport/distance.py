@@ -405,12 +405,14 @@ def otdd(
     for name, data in (("source", source), ("target", target)):
         if not isinstance(data, LabeledDataset):
             check_dataset(name, data)
+    # What depends on the datasets (a penalty, a scale) is fitted once, then fixed.
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)
     triple, prepared, pairs = transport.prepared(source, target)
     solved = triple.solve(prepared)
     found = Distance(source, target, solved, pairs, cost, solver, memory_limit)
+    # All problems are solved, but their difference is not known to 1 %: float64 from the start.
     if solved.met and not found.converged:
         found = replace(found, divergence=transport.refined(source, target))
     if not (found.converged or found.same):

@@ -58,6 +58,7 @@ class ShardedTriple(Triple):
 
     def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
         """As on one rank, from and to potentials of all samples; those without mass have 0."""
+        # Solvers see samples with mass only; states hold potentials of all samples.
         rows, columns = self.masses
         at = {"f": rows, "g": columns, "self": rows}
         warm = {name: values[at[name]] for name, values in warm.items()}
@@ -86,6 +87,7 @@ class ShardedTransport(Transport):
     def _flow_problem(
         self, rho: LabeledDataset, target: LabeledDataset, state: State
     ) -> ShardedTriple:
+        # Every rank must compute the same step, so the data must agree to the bit.
         for data in (rho, target) if state.f is None else (rho,):
             soft = [] if data.probabilities is None else [data.probabilities]
             tensors = [*_moving_tensors(data).values(), data.y, data.weights, *soft]

@@ -40,6 +40,7 @@ def same_measure(
     (mean, size), (other, width) = (_middle(data) for data in (a, b))
     if bool(((mean - other).abs() > _APART * max(size, width)).any()):  # seen without sorting
         return False
+    # Rows as bytes: equal samples get one number, and a class is the set of its numbers with masses.
     rows = (
         np.concatenate([data.x.detach().double().cpu().numpy() for data in (a, b)]) + 0.0
     )  # -0.0 is 0.0
@@ -63,6 +64,7 @@ def _canonical(data: LabeledDataset) -> Tensor:
     """Shares of classes, (n, k), in an order of classes that names and order of samples do not change;
     without classes that no sample may be of.
     """
+    # Classes are ordered by a sum over their samples that depends on the features in a generic way.
     shares = memberships(data)[:, occurring_classes(data)]
     numbers = torch.Generator().manual_seed(0)
     along = torch.randn(data.dim, dtype=torch.float64, generator=numbers).to(shares.device)

@@ -116,6 +116,7 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
     datasets = ((sides[0], sides[1]), (sides[0], sides[0]), (sides[1], sides[1]))
     label, total = pairs[0].label_cost, torch.zeros((), dtype=torch.float64)
     solved = zip((1.0, -0.5, -0.5), datasets, pairs, divergence.solutions, strict=True)
+    # ⟨M, D⟩ of the three problems with fixed class plans M, as a function of the samples through D
     for share, (source, target), pair, solution in solved:
         assert pair.labels is not None
         plan = pair.labels.class_plan(solution.coupling).double()
@@ -144,6 +145,8 @@ def _potential(data: LabeledDataset, gradient: Tensor) -> Tensor:
     def by_class(rows: Tensor) -> Tensor:
         return rows.new_zeros(size, *rows.shape[1:]).index_add_(0, y, rows)[y]
 
+    # φ_y is quadratic: its value at x follows from its gradients at x and at the mean, by the
+    # trapezoid rule. The gradient of sample i is w_i/p_y ∇φ_y(x_i).
     away = x - by_class(share[:, None] * x)
     slopes = torch.where(has_mass[:, None], gradient / share[:, None], 0.0)
     values = ((slopes + by_class(gradient)) * away).sum(dim=1) / 2

@@ -79,6 +79,7 @@ class State:
         """Potentials to start from, those that fit datasets of these sizes, and the target's problem
         with itself, if it is solved, without potentials and plan.
         """
+        # Potentials of another number of samples say nothing about these.
         sizes = {"f": (self.f, n), "g": (self.g, m), "self": (self.within, n)}
         warm = {k: p for k, (p, size) in sizes.items() if p is not None and len(p) == size}
         if self.target_value is None:

@@ -100,7 +100,7 @@ class Triple:
         if self.dtype == _WIDE or not solver.epsilon:
             return bound, True
         shape = len(self.weights[0]), len(self.weights[1])
-        return bound, Scale(shape, 0.0, bound, solver.epsilon).enough(self.dtype)
+        return bound, Scale(shape, 0.0, bound, solver.epsilon).suffices(self.dtype)
 
     def rounding(self, side: str) -> float:
         """How far entries of the cost of a side are off."""
@@ -134,6 +134,8 @@ class Triple:
             del self.pairs[side]
             return replace(solution, value_error=error, coupling=NoPlan())
 
+        # The envelope theorem: the gradient of the value is that of ⟨P, C⟩ at the fixed plan P. The
+        # problem within the target has no gradient.
         found = solver.divergence(self.make, *self.weights, warm=warm, target=target, keep=keep)
         # Of parts that were drawn it is a mean over their mass: in these units a sample that was
         # drawn moves by T(x) − x, and the others stay.
@@ -167,6 +169,8 @@ class Transport:
         """One step: values, gradient (``Divergence.loss``) and potentials, with one matrix at a
         time, and the state for the next step (``State.to_tensors``).
         """
+        # Solve and certify; then, where the certificate is not good enough, once more in float64
+        # or with a smaller tolerance. The state remembers both for the steps that follow.
         state = State.from_tensors(tensors or self.begin(rho, target))
         while True:
             step = self._step(rho, target, state)
@@ -192,6 +196,7 @@ class Transport:
         """A step in the dtype of the state, and the largest cost; None if the dtype has not digits
         enough for the plan, or for what is left of the energy.
         """
+        # 1. The three problems and the solver with its epsilon as a number, fixed for the whole flow.
         triple = self._flow_problem(rho, target, state)
         solver = self.solver.continued(state.epsilon, state.tol, state.calls)
         solver, drawn = triple.prepared(solver), self.solver.stochastic
@@ -199,15 +204,18 @@ class Transport:
         if not is_precise:
             return None
         target_labels = triple.pair("target").labels if drawn else None
+        # 2. What rounding in this dtype may take away, as far as it is known before the solve.
         rounding = 0.0
         if triple.dtype != _WIDE and not drawn:
             shape = len(rho), len(target)
             scale = Scale(shape, 0.0, largest, float(solver.epsilon or largest))
             ends = (0.0, largest, 0.0, largest)  # potentials are not known yet
             rounding = scale.value_error(triple.dtype, 0.0, ends) + triple.rounding("cross")
+        # 3. Solve from the potentials of the previous step, and contract each plan for the gradient.
         found = triple.step(solver, *state.start(len(rho), len(target)))
         if 2 * rounding > _LOST * abs(found.signed):
             return None
+        # 4. The state of the next step.
         after = replace(
             State(state.fitted),
             epsilon=float(solver.epsilon),
@@ -268,6 +276,7 @@ class Transport:
         ground costs; in float64 where the dtype of the datasets has not digits enough for a plan.
         """
         dtype = self.solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
+        # In the dtype of the data, unless its rounding is too coarse for this epsilon.
         triple = self._distance_problem(self.cost, source, target, dtype)
         solver = triple.prepared(self.solver)
         pairs = triple.pairs["cross"], triple.pairs["source"], triple.pairs["target"]
