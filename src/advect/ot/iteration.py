@@ -5,9 +5,10 @@ is a matrix-vector product on scalings u, v (Schmitzer 2019), far cheaper than a
 scaling that leaves the safe range is absorbed into the potentials. After an underflow of K, a step in
 the log domain recovers. A cold start anneals ε from the size of the cost. Far from the solution the
 steps are Sinkhorn's; near it they are Newton's on the concave dual in g. Self-problems use one
-potential. Steps f ← (f + T f)/2 (Feydy et al. 2019) alternate with f ← T f: the derivative of T has
-eigenvalues −λ with 0 ≤ λ ≤ 1 where the kernel is positive semi-definite, so a pair of steps leaves at
-most max λ (1 − λ)/2 = 1/8 of the error, and less where the plan is nearly diagonal or nearly uniform.
+potential and f ← (f + T f)/2 (Feydy et al. 2019). The derivative of T has eigenvalues −λ with
+0 ≤ λ ≤ 1 where the kernel is positive semi-definite, so a step leaves (1 − λ)/2 of the error: nearly
+nothing where the plan is nearly diagonal, a half where it is spread. If they are slow, they alternate
+with f ← T f: a pair of steps leaves at most max λ (1 − λ)/2 = 1/8.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
 # iterations after which a solve that is still far off anneals anew, at this ratio
 _RETRIES = ((300, 0.7), (2000, 0.85))
 _NEAR = 0.2  # marginal error from which Newton steps take over
+_SLOW = 1 / 3  # of the error after a step of a self-problem, from which steps alternate
 _HALVINGS = 12  # of a Newton step before a Sinkhorn step is taken instead
 # Newton systems up to the first size are solved directly; up to the second where CG is slow
 _SMALL_SYSTEM, _DIRECT_SIZE, _CG_ITERATIONS = 100, 1024, 100
@@ -83,17 +85,19 @@ class Iteration:
         # In small problems a look at the error costs more than some steps.
         every = 4 if self.kernel.shape[0] ** 2 <= SMALL else 1
         patience = stalled = 4 // every
+        alternate = False
         while self.n_iter < max_iter:
             for _ in range(every):
                 product, scaling = self.kernel.times(marginals.a * self.u), self.u
                 self.u = marginals.row_scaling(product)
-                if self.n_iter % 2 == 0:
+                if not alternate or self.n_iter % 2:
                     self.u = (self.u * scaling).sqrt()
                 self.n_iter += 1
             self.error = marginals.residual(scaling, product, product)[1]
             if not math.isfinite(self.error):  # a start far from the solution: begin again
                 self.start(zero, zero)
                 continue
+            alternate = alternate or self.error > _SLOW**every * best
             stalled = patience if self.error < 0.9 * best else stalled - 1
             best = min(best, self.error)
             if self.error <= tol or stalled <= 0:

@@ -133,14 +133,25 @@ class _SmallNorms(torch.autograd.Function):
         ctx.save_for_backward(a, wanted, b)
         ctx.factors = None
         norms = a.new_zeros(wanted.shape)
+        moves, rows = any(ctx.needs_input_grad), max(a.shape[1], b.shape[1])
+        if allowed is not None and not moves and rows > _FEW_ROWS:
+            # By squares of products in float32, where that is precise enough: see ``_LargeNorms``.
+            products = torch.einsum("ird,jsd->ijrs", a.float(), b.float())[wanted].double()
+            singular, error = _singular_by_squares(products)
+            norms[wanted] = singular.sum(dim=1)
+            error = error + _SINGLE * (_lengths(a)[:, None] * _lengths(b))[wanted]
+            slack = allowed[0] * (allowed[1] - 2 * norms)[wanted]
+            wanted = wanted.masked_scatter(wanted, ~(2 * error <= slack))
+            if not bool(wanted.any()):
+                return norms
         products = torch.einsum("ird,jsd->ijrs", a, b)[wanted]
-        if keep and any(ctx.needs_input_grad):
+        if keep and moves:
             ctx.factors, norms[wanted] = _polar_factors(products, a, wanted, b)
         elif products.shape[1:] == (2, 2):  # s_1 + s_2 = √(s_1² + s_2² + 2 s_1 s_2)
             squares = products.square().sum(dim=(1, 2))
             norms[wanted] = (squares + 2 * torch.linalg.det(products).abs()).sqrt()
         elif products.numel():
-            norms[wanted] = _sums_of_singular_values(products, allowed, wanted)
+            norms[wanted] = torch.linalg.svdvals(products).sum(dim=1)
         return norms
 
     @staticmethod
@@ -156,25 +167,10 @@ class _SmallNorms(torch.autograd.Function):
         return on_a, None, torch.einsum("ijrs,ird->jsd", pulls, a), None, None
 
 
-def _sums_of_singular_values(
-    products: Tensor, allowed: tuple[float, Tensor] | None, wanted: Tensor
-) -> Tensor:
-    """Σ s of a batch of products: by squares where that is precise enough, else by the SVD."""
-    if allowed is None or max(products.shape[1:]) <= _FEW_ROWS:
-        return torch.linalg.svdvals(products).sum(dim=1)
-    singular, error = _singular_by_squares(products)
-    norms = singular.sum(dim=1)
-    coarse = ~(2 * error <= allowed[0] * (allowed[1][wanted] - 2 * norms))
-    if bool(coarse.any()):
-        norms[coarse] = torch.linalg.svdvals(products[coarse]).sum(dim=1)
-    return norms
-
-
 def _polar_factors(products: Tensor, a: Tensor, wanted: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """U Vᵀ and Σ s of products K = A_i B_jᵀ = U diag(s) Vᵀ, (p, r, s) and (p,). Directions with s
     below rounding contribute nothing to U Vᵀ: there the norm has a kink, and 0 is a subgradient."""
-    lengths = torch.linalg.vector_norm(a, dim=(1, 2))[:, None]
-    least = _ROUNDING * (lengths * torch.linalg.vector_norm(b, dim=(1, 2)))[wanted]
+    least = _ROUNDING * (_lengths(a)[:, None] * _lengths(b))[wanted]
     if not products.numel():
         return products, products.new_zeros(len(products))
     if products.shape[1:] == (2, 2):
@@ -214,6 +210,8 @@ class _LargeNorms(torch.autograd.Function):
         size = sum(sizes[0][i] * sizes[1][j] for i, j in pairs) * torch.float32.itemsize
         keep = any(ctx.needs_input_grad) and not ctx.exact and size <= _KEPT_BYTES
         lengths = _lengths(a_blocks)[:, None] * _lengths(b_blocks)
+        # products in float32 take half the time
+        narrow = [] if keep or ctx.exact else [a.float().split(sizes[0]), b.float().split(sizes[1])]
 
         def norm(pair: Pair) -> Tensor:
             left, right = a_blocks[pair[0]], b_blocks[pair[1]]
@@ -223,8 +221,8 @@ class _LargeNorms(torch.autograd.Function):
                 factor, singular = _polar(left @ right.mT, _ROUNDING * float(lengths[pair]))
                 ctx.factors[pair] = factor.float()
                 error = _squares_error(singular, len(left) + len(right))
-            else:  # a product in float32 takes half the time
-                product = left.float() @ right.float().mT
+            else:
+                product = narrow[0][pair[0]] @ narrow[1][pair[1]].mT
                 singular, error = _singular_by_squares(product.double())
                 error = error + _SINGLE * lengths[pair]
             # A distance that is small beside the norms needs more digits of them.
@@ -332,6 +330,8 @@ def _significant(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible:
     return counts | (on_b * grad.shape[0] > negligible * on_b.sum(dim=0))
 
 
-def _lengths(blocks: tuple[Tensor, ...]) -> Tensor:
+def _lengths(blocks: Tensor | tuple[Tensor, ...]) -> Tensor:
     """‖A_i‖ of all blocks."""
+    if isinstance(blocks, Tensor):
+        return torch.linalg.vector_norm(blocks, dim=(1, 2))
     return torch.stack([torch.linalg.vector_norm(block) for block in blocks])
