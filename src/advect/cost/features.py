@@ -56,6 +56,8 @@ class FeatureCost(ABC):
     one_space: ClassVar[bool] = True
     # whether columns count by the squares of their differences
     by_columns: ClassVar[bool] = False
+    # whether points are linear in features, so that a step of a flow changes distances as expected
+    linear: ClassVar[bool] = False
 
     @abstractmethod
     def embed(self, data: LabeledDataset) -> Tensor:
@@ -135,7 +137,7 @@ class SquaredEuclidean(FeatureCost):
         torch.Size([2, 2])
     """
 
-    by_columns = True
+    by_columns = linear = True
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """The features themselves, (n, d)."""

@@ -62,7 +62,8 @@ class WithTargetValues(FeatureCost):
     centre: Tensor | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "one_space", self.feature.one_space)
+        for name in ("one_space", "linear"):
+            object.__setattr__(self, name, getattr(self.feature, name))
 
     def between(self, source: LabeledDataset, target: LabeledDataset) -> PointPair:
         if self.scale is not None:

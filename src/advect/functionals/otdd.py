@@ -82,6 +82,7 @@ class OTDD(Functional):
         if memory_limit is not None:
             as_bytes(memory_limit)
         ground = cost_for(cost, target)
+        self.stochastic, self.curved = solver.stochastic, not ground.feature_cost.linear
         self.transport = Transport(ground, solver, memory_limit)
         if group is not None:
             self.transport = ShardedTransport(ground, solver, memory_limit, group)

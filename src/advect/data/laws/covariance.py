@@ -197,7 +197,7 @@ class Factored(Covariance):
         return torch.stack([torch.linalg.vector_norm(block, dim=0) for block in self.parts()])
 
     def traces(self) -> Tensor:
-        squares = torch.linalg.vecdot(self.rows, self.rows)
+        squares = torch.linalg.vector_norm(self.rows, dim=1).square()
         if len(set(self.sizes)) == 1:
             return squares.reshape(len(self.sizes), -1).sum(dim=1)
         return torch.stack([block.sum() for block in squares.split(self.sizes)])
