@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import advect as ad
-from advect.io.formats import Content, write
+from advect.io.formats import Content, arrays, write
 from advect.io.formats.table import Column, Table
 
 SECONDS, ROOM = 20, 2 << 30
@@ -87,15 +87,6 @@ def parquet(folder):
     return out
 
 
-def idx(folder):
-    shape = (3, 4, 4)
-    return [(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape) + bytes(48), {})]
-
-
-def idx_gz(folder):
-    return [(gzip.compress(content), options) for content, options in idx(folder)]
-
-
 def image(kind):
     def corpus(folder):
         out = []
@@ -115,8 +106,6 @@ READERS: dict[str, tuple[str, Callable[[Path], Corpus]]] = {
     "csv": ("a.csv", text(".csv")),
     "csv.gz": ("a.csv.gz", text(".csv.gz")),
     "parquet": ("a.parquet", parquet),
-    "idx": ("a-images-idx3-ubyte", idx),
-    "idx.gz": ("a-images-idx3-ubyte.gz", idx_gz),
     "png": ("f/a/x.png", image("PNG")),
     "jpeg": ("f/a/x.jpg", image("JPEG")),
     "tiff": ("f/a/x.tiff", image("TIFF")),
@@ -239,6 +228,7 @@ def main():
     names, count, seed, folder = sys.argv[1].split(","), *map(int, sys.argv[2:4]), Path(sys.argv[4])
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, taken + ROOM))
+    arrays._LARGE = 250  # small and large arrays
     for name in names:
         print(json.dumps(attack(name, count, seed, folder)), flush=True)
 

@@ -452,7 +452,7 @@ BAD_HUGGING = [
     (Rows({"i": P}, i=[{"bytes": b"", "path": None}]), {}, "images"),
     (Rows({"i": P, "j": P}, i=[picture()], j=[picture()]), {}, "several columns hold images"),
     (Rows({"u": U, "k": L, "l": L}, u=[1.0], k=[0], l=[0]), {}, "several columns hold classes"),
-    (Rows({"u": U, "label": L}, u=[1.0], label=[2]), {}, "positions in the 2 classes"),
+    (Rows({"u": U, "label": L}, u=[1.0], label=[2]), {}, "positions among classes, of which 2"),
     (Rows({"u": U, "label": L}, u=[1.0], label=[0]), {"label": "lable"}, "Did you mean 'label'"),
 ]  # fmt: skip
 

@@ -86,10 +86,6 @@ def claiming(size):
     return forge
 
 
-def idx(shape, data, code=8):
-    return bytes([0, 0, code, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data
-
-
 def png(size=(4, 4), mode="L", **options):
     out = io.BytesIO()
     Image.new(mode, size).save(out, "png", **options)
@@ -136,21 +132,7 @@ def tree(**files):
     return plant
 
 
-def mnist(**files):
-    """A directory of IDX files; ``train_images`` is train-images-idx3-ubyte."""
-
-    def plant(path):
-        path.mkdir()
-        for name, content in files.items():
-            (
-                path / f"{name.replace('_', '-')}-idx{3 if 'images' in name else 1}-ubyte"
-            ).write_bytes(content)
-
-    return plant
-
-
 X, Y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
-ONE = idx((1, 1, 1), bytes(1))
 ROWS = "u,v,label\n1,2,a\n3,4,b\n"
 GOOD = {
     "npz": npz(x=X, y=Y),
@@ -192,11 +174,11 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("a.npz", npz(x=X.astype(str)), {}, "must be numbers"),
     ("a.npz", npz(x=X + 1j), {}, "must be real"),
     ("a.npz", npz(x=np.zeros((0, 3))), {}, "at least one sample"),
-    ("a.npz", archive(x=header((1000, 1000)) + bytes(80)), {}, r"x says \(1000, 1000\)"),
-    ("a.npz", archive(zipfile.ZIP_STORED, x=header((10**6,)) + bytes(80)), {}, "x says"),
-    ("a.npz", claiming(1 << 31), {}, "damaged"),
+    ("a.npz", archive(x=header((1000, 1000)) + bytes(80)), {}, "damaged"),
+    ("a.npz", archive(zipfile.ZIP_STORED, x=header((10**6,)) + bytes(80)), {}, "damaged"),
+    ("a.npz", claiming(1 << 31), {}, "grows too much"),
     ("a.npz", archive(x=header((-3, 2)) + bytes(80)), {}, "damaged"),
-    ("a.npz", archive(x=b"not an array"), {}, "damaged"),
+    ("a.npz", archive(x=b"not an array"), {}, "at least one sample"),
     ("a.npz", archive(x=header((3,), "|V8") + bytes(24)), {}, "must be numbers"),
     ("a.npy", raw(header((10,)) + bytes(79)), {}, "damaged"),
     ("a.npy", lambda path: np.save(path, np.array([{}])), {}, "damaged"),
@@ -250,18 +232,6 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(a__x=png(mode="I;16")), {}, "8 bits"),
     ("f", tree(a__x=bomb()), {}, "too large to be safe"),
     ("f", tree(**{"a b__x": png(), "a%20b__y": png()}), {}, "one class"),
-    # IDX
-    ("x-images-idx3-ubyte", raw(b""), {}, "starts with nothing"),
-    ("x-images-idx3-ubyte", raw(idx((2, 2, 2), bytes(8), code=7)), {}, "starts with 00 00 07 03"),
-    ("x-images-idx3-ubyte", raw(idx((2, 2, 2), bytes(7))), {}, "where 7 are"),
-    ("x-images-idx3-ubyte.gz", raw(gzip.compress(idx((2, 2, 2), bytes(7)))), {}, "where 7 are"),
-    ("x-images-idx3-ubyte.gz", raw(gzip.compress(idx((2, 2, 2), bytes(8)))[:-9]), {}, "damaged"),
-    ("x-images-idx3-ubyte", raw(idx((0, 2, 2), b"")), {}, "at least one sample"),
-    ("x-images-idx3-ubyte", raw(ONE), {"split": "test"}, "split"),
-    ("m", mnist(train_images=ONE, train_labels=idx((2,), bytes(2))), {}, "labels must fit"),
-    ("m", mnist(train_images=ONE), {"split": "test"}, "one file of test images"),
-    ("m", mnist(a_train_images=ONE, b_train_images=ONE), {}, "one file of train images"),
-    ("m", mnist(train_images=ONE, t10k_images=idx((1, 1, 2), bytes(2))), {"split": "all"}, "one shape"),
 ]  # fmt: skip
 
 

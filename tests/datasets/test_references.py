@@ -6,11 +6,9 @@ Nothing here touches the network.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import socket
-import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,12 +98,6 @@ def test_references_are_read(text, kind, path, options):
 def make(kind, place):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (60, 4, 4), np.uint8), rng.integers(0, 3, 60)
-    if kind == "idx":
-        head = bytes([0, 0, 8, 3]) + struct.pack(">3I", 60, 4, 4)
-        (place / "train-images-idx3-ubyte").write_bytes(head + images.tobytes())
-        text = bytes([0, 0, 8, 1]) + struct.pack(">I", 60) + labels.astype(np.uint8).tobytes()
-        (place / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(text))
-        return f"idx:{place}"
     if kind == "npy":
         np.save(place / "a.npy", images)
         return f"npy:{place / 'a.npy'}"
@@ -125,7 +117,7 @@ def make(kind, place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["npz", "split", "npy", "csv", "parquet", "folder", "idx", "run"])
+@pytest.mark.parametrize("kind", ["npz", "split", "npy", "csv", "parquet", "folder", "run"])
 def test_a_draw_is_the_sample_of_all(kind, tmp_path):
     ref = make(kind, tmp_path)
     whole = load(ref)

@@ -18,7 +18,7 @@ from advect._util.checks import check_count, check_known, check_weights, one_or_
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
-from advect.io.formats.content import Content, are_images, number_dtype, plain
+from advect.io.formats.content import Content, are_images, by_name, number_dtype
 from advect.io.formats.folder import convert
 from advect.io.formats.table import Column, check_names, data_frame, grid_names, layout
 
@@ -182,7 +182,7 @@ def torch_fields(
                 "Use argmax(1), or probabilities=True for soft labels.",
             )
         return {"x": x, "probabilities": np.array(labels), "classes": names}
-    return {"x": x, "y": _by_name(labels, names), "classes": names}
+    return {"x": x, "y": by_name(labels, names), "classes": names}
 
 
 def _read(
@@ -275,23 +275,6 @@ def _as_sample(x: Any, where: str) -> np.ndarray:
     floats = array.astype(number_dtype(array, where))
     bright = picture and are_images(array.dtype, array.shape)
     return floats / np.float32(255) if bright else floats
-
-
-def _by_name(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
-    """Labels by name: whole numbers are positions in ``classes``, if known; −1 is missing."""
-    if classes is None:
-        return list(labels)
-    names = []
-    for label in map(plain, labels):
-        whole = type(label) in (int, bool, float) and label % 1 == 0
-        refuse_if(
-            whole and not -1 <= label < len(classes),
-            f"labels that are whole numbers must be positions in the {len(classes)} classes",
-            label,
-            "Pass all classes, classes=[…], or labels by name.",
-        )
-        names.append(label if not whole else None if label < 0 else classes[int(label)])
-    return names
 
 
 def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
@@ -396,12 +379,12 @@ def hugging_fields(
         pairs = ((item[names[0]], None if y is None else item[y]) for item in items)
         with track(len(ds), "reading samples", progress) as advance:
             samples, targets = _collect(_single(pairs), None, None, advance)
-        return {"x": np.stack(samples), "y": _by_name(targets, classes), "classes": classes}
+        return {"x": np.stack(samples), "y": by_name(targets, classes), "classes": classes}
     refuse_if(
         set(names) & set(pictures), "several columns hold images", ", ".join(names), "Pass image=…."
     )
     table = ds.select_columns(names + ([] if y is None else [y])).with_format("arrow")[:]
     fields = frame_fields(table, y, None, None)
     return (
-        fields if y is None else fields | {"y": _by_name(fields["y"], classes), "classes": classes}
+        fields if y is None else fields | {"y": by_name(fields["y"], classes), "classes": classes}
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,25 @@ def plain(label: Any) -> Any:
         return label
     missing = type(label).__name__ in ("NAType", "NaTType") or label != label
     return None if missing else label
+
+
+def by_name(labels: Iterable[Any], classes: Sequence[Any] | None) -> list[Any]:
+    """Labels by name: whole numbers are positions in ``classes``, if known; −1 is missing."""
+    if classes is None:
+        return list(labels)
+    names = []
+    for label in map(plain, labels):
+        is_position = type(label) in (int, bool, float) and label % 1 == 0
+        refuse_if(
+            is_position and not -1 <= label < len(classes),
+            f"labels that are whole numbers must be positions among classes, of which {len(classes)} are known",
+            label,
+            "Name all classes, or pass labels by name. −1 is a missing label.",
+        )
+        if is_position:
+            label = None if label < 0 else classes[int(label)]
+        names.append(label)
+    return names
 
 
 def as_names(y: np.ndarray, where: object) -> list[Any]:

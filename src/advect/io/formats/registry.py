@@ -14,7 +14,6 @@ from typing import Any
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
-from advect.io.formats.arrays import is_idx
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_regular, reading
 
@@ -34,7 +33,6 @@ _OURS = {
     "csv": Format("tables.read_csv", "tables.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
     "parquet": Format("tables.read_parquet", "tables.write_parquet", (".parquet",)),
     "folder": Format("folder.read_folder", "folder.write_folder"),
-    "idx": Format("arrays.read_idx"),
 }
 _ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _formats = dict(_OURS)
@@ -130,8 +128,6 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     """The format of an existing file or folder."""
     path = as_path(path)
     check_regular(path)
-    if is_idx(path):
-        return "idx"
     if path.is_dir():
         return "folder"
     suffix, kinds = _suffix(path), _kinds()
