@@ -87,6 +87,13 @@ def parquet(folder):
     return out
 
 
+def idx(folder):
+    """Images with labels of one content, in the two files of a directory."""
+    (folder / "m").mkdir(exist_ok=True)
+    (folder / "m" / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 0, 1, 2]))
+    return [(bytes([0, 0, 8, 3]) + struct.pack(">3I", 3, 4, 4) + bytes(48), {})]
+
+
 def image(kind):
     def corpus(folder):
         out = []
@@ -106,6 +113,7 @@ READERS: dict[str, tuple[str, Callable[[Path], Corpus]]] = {
     "csv": ("a.csv", text(".csv")),
     "csv.gz": ("a.csv.gz", text(".csv.gz")),
     "parquet": ("a.parquet", parquet),
+    "idx": ("m/train-images-idx3-ubyte", idx),
     "png": ("f/a/x.png", image("PNG")),
     "jpeg": ("f/a/x.jpg", image("JPEG")),
     "tiff": ("f/a/x.tiff", image("TIFF")),
@@ -205,7 +213,8 @@ def attack(name, count, seed, folder):
     place, corpus = READERS[name]
     rng, path = random.Random(f"{name} {seed}"), folder / place
     path.parent.mkdir(parents=True, exist_ok=True)
-    target = folder / "f" if place.startswith("f/") else path
+    target = path.parent if place.startswith("m/") else path
+    target = folder / "f" if place.startswith("f/") else target
     whole = corpus(folder)
     for content, options in whole:
         path.write_bytes(content)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 WORKER = Path(__file__).with_name("fuzz_files.py")
-READERS = ["npz", "npy", "csv", "csv.gz", "parquet", "png", "jpeg", "tiff"]
+READERS = ["npz", "npy", "csv", "csv.gz", "parquet", "idx", "png", "jpeg", "tiff"]
 
 
 def attack(readers, count, folder):

@@ -79,20 +79,23 @@ def frame_fields(
     except pa.ArrowException as error:
         what, remedy = "features must be numbers, truth values or text", "Convert or drop them."
         raise InputError(what, error, remedy) from None
-    by_name = type(weights) is str and (weights in table.column_names or weights != "balanced")
-    asked = {"target": target, "probabilities": probabilities}
-    asked |= {"label": False, "weights": weights if by_name else False}
-    roles = layout(where, table.column_names, **asked)
+    is_column = type(weights) is str and (weights in table.column_names or weights != "balanced")
+    roles = layout(
+        where,
+        table.column_names,
+        label=False,
+        weights=weights if is_column else False,
+        target=target,
+        probabilities=probabilities,
+    )
     categories = _categories(table, categorical)
-    source = table_content(where, table, roles, categories=categories, categorical=categorical)
-    fields = {name: getattr(source, name) for name in _FIELDS}
-    if source.probabilities is not None:
+    content = table_content(where, table, roles, categories=categories, categorical=categorical)
+    if content.table is not None and type(label) is str:
+        content.table = replace(content.table, label=label)
+    if content.probabilities is not None:
         labels.pop("classes", None)
-    if not by_name:
-        fields["weights"] = weights
-    if source.table is not None and type(label) is str:
-        fields["table"] = replace(source.table, label=label)
-    return {**fields, "x": source.read(), **labels}
+    fields = source_fields(content, Draw(), False) | labels
+    return fields if is_column else fields | {"weights": weights}
 
 
 def _frame_labels(series: Any) -> dict[str, Any]:
@@ -141,10 +144,6 @@ class NamedTensors(TensorDataset):
         self.classes = classes
 
 
-class _Probabilities(tuple):
-    """The probabilities of classes for a sample, in place of its label."""
-
-
 def torch_fields(
     dataset: Any,
     max_samples: int | None,
@@ -165,22 +164,21 @@ def torch_fields(
         declared: list[Any] = [getattr(owner, "classes", None) for owner in owners]
         classes = next((names for names in declared if type(names) in (list, tuple)), None)
     names = None if classes is None else list(classes)
-    x, labels = _read(dataset, max_samples, generator, progress, targets)
+    probabilities = probabilities or NamedTensors in map(type, owners)
+    vectors = targets or probabilities
+    x, labels = _read(dataset, max_samples, generator, progress, vectors)
     if targets:
         try:
             return {"x": x, "targets": np.array(labels, dtype=np.float64)}
         except (TypeError, ValueError):
-            got, remedy = type(labels[0]).__name__, "Return (x, y) with a float y."
-            raise InputError("targets must be a number for each sample", got, remedy) from None
+            raise InputError(
+                "targets must be a number for each sample",
+                type(labels[0]).__name__,
+                "Return (x, y) with a float y.",
+            ) from None
     if names is None and all(label is None for label in labels):
         return {"x": x}
-    if any(type(label) is _Probabilities for label in labels):
-        if not probabilities and not any(type(owner) is NamedTensors for owner in owners):
-            raise InputError(
-                "labels must be one for each sample",
-                f"shape ({len(labels)}, {len(labels[0])})",
-                "Use argmax(1), or probabilities=True for soft labels.",
-            )
+    if probabilities and type(labels[0]) is list:
         return {"x": x, "probabilities": np.array(labels), "classes": names}
     return {"x": x, "y": by_name(labels, names), "classes": names}
 
@@ -190,18 +188,11 @@ def _read(
     max_samples: int | None,
     generator: torch.Generator | None,
     progress: Progress,
-    targets: bool,
-) -> tuple[Any, list[Any]]:
+    vectors: bool,
+) -> tuple[np.ndarray, list[Any]]:
     """Samples and labels of a dataset with positions, a loader or a stream.
 
     Rows of a dataset with positions are chosen before any is read. A stream is read once."""
-    if type(dataset) in (TensorDataset, NamedTensors):  # other subclasses may change their items
-        x, y = _pair(dataset.tensors, "the TensorDataset")
-        rows = torch.as_tensor(some_rows(len(dataset), max_samples, generator))
-        x, y = x.detach()[rows], None if y is None else y.detach()[rows]
-        if y is None or (targets and y.ndim == 2):
-            return x, [None] * len(x) if y is None else y.tolist()
-        return x, _labels(y, len(x), "the TensorDataset")
     members, total = {*dir(dataset)}, 0
     # text and frames can be iterated over, but hold no samples
     foreign = type(dataset) in (str, bytes, dict) or "iloc" in members
@@ -214,13 +205,17 @@ def _read(
     with suppress(TypeError, NotImplementedError):
         total = len(dataset)
     if isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
-        batches = _loader_batches(dataset)
+        batches = _batches(dataset, vectors)
     elif "__getitem__" in members and total and not isinstance(dataset, IterableDataset):
         rows = some_rows(total, max_samples, generator)
-        items: Any = dataset
-        batches, total, max_samples = _single(items[row] for row in rows), len(rows), None
+        total, max_samples = len(rows), None
+        if type(dataset) in (TensorDataset, NamedTensors):  # subclasses may change their items
+            batches = _batches([[tensor[list(rows)] for tensor in dataset.tensors]], vectors)
+        else:
+            items: Any = dataset
+            batches = _single((items[row] for row in rows), vectors)
     else:
-        batches = _single(dataset)
+        batches = _single(dataset, vectors)
     with track(total, "reading samples", progress) as advance:
         samples, labels = _collect(batches, max_samples, generator, advance)
     return np.stack(samples), labels
@@ -277,7 +272,7 @@ def _as_sample(x: Any, where: str) -> np.ndarray:
     return floats / np.float32(255) if bright else floats
 
 
-def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
+def _batches(loader: Iterable[Any], vectors: bool) -> Iterator[Batch]:
     for at, batch in enumerate(loader):
         where = f"batch {at}"
         x, y = _pair(batch, where)
@@ -285,32 +280,32 @@ def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
             x = np.stack([_as_sample(sample, where) for sample in x])
         x = _as_sample(x, where)
         refuse_if(x.ndim == 0, "batches must have an axis of samples", where, "Check collate_fn.")
-        yield x, [None] * len(x) if y is None else _labels(y, len(x), where)
+        yield x, [None] * len(x) if y is None else _labels(y, len(x), where, vectors)
 
 
-def _single(items: Iterable[Any]) -> Iterator[Batch]:
+def _single(items: Iterable[Any], vectors: bool = False) -> Iterator[Batch]:
     """Items as batches of one sample."""
     for at, item in enumerate(items):
         x, y = _pair(item, f"sample {at}")
-        labels = _labels(y, 1, f"sample {at}") if hasattr(y, "reshape") else [y]
+        labels = _labels(y, 1, f"sample {at}", vectors) if hasattr(y, "reshape") else [y]
         yield _as_sample(x, f"sample {at}")[None], labels
 
 
-def _labels(y: Any, n: int, where: str) -> list[Any]:
-    """The labels of n samples as a list."""
-    array = hasattr(y, "reshape")
-    length = (len(y),) if type(y) in (list, tuple) else ()
-    shape: tuple[int, ...] = tuple(y.shape) if array else length
-    soft = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
-    if shape and soft and shape[-1] > 1 and array and "float" in str(y.dtype):
-        return [_Probabilities(row) for row in y.reshape(n, -1).tolist()]
+def _labels(y: Any, n: int, where: str, vectors: bool) -> list[Any]:
+    """The labels of n samples; with ``vectors``, each may be a list of numbers."""
+    if type(y) in (list, tuple) and len(y) == n:
+        return list(y)
+    shape = np.shape(y)
+    size = math.prod(shape)
+    if vectors and size > n and size % n == 0:
+        return y.reshape(n, -1).tolist()
     refuse_if(
-        math.prod(shape) != n or not (shape or array),
+        size != n or not hasattr(y, "reshape"),
         f"labels must be one for each sample in {where}",
         f"shape {shape}",
-        "Turn one-hot rows to labels with argmax(1).",
+        "Turn one-hot rows to labels with argmax(1), or pass probabilities=True.",
     )
-    return y.reshape(n).tolist() if array else list(y)
+    return y.reshape(n).tolist()
 
 
 def _pair(item: Any, where: str) -> tuple[Any, Any]:

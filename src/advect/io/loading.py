@@ -129,7 +129,7 @@ def load(
 
     Args:
         ref: a name (see ``names()``), a path, or one of ``npz:path``, ``npy:path``, ``csv:path``,
-            ``parquet:path``, ``folder:directory``, ``openml:number``,
+            ``parquet:path``, ``folder:directory``, ``idx:directory``, ``openml:number``,
             ``name:digits``, ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and
             ``run:directory@step=12``. The other arguments may follow it, as in
             ``csv:pets.csv?label=kind&n=200``; special characters are percent-encoded. A name takes

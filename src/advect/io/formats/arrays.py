@@ -1,6 +1,6 @@
-"""Files of numpy, ``.npz`` archives and ``.npy`` arrays, which are never unpickled.
+"""Files of numpy, ``.npz`` archives and ``.npy`` arrays, which are never unpickled, and the IDX files of MNIST.
 
-Large arrays that are stored uncompressed are memory-mapped, so that a few rows take little memory."""
+Large arrays of numpy that are stored uncompressed are memory-mapped, so that a few rows take little memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from advect._util.checks import check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name
-from advect.io.formats.guard import check_growth, check_size, damaged
+from advect.io.formats.guard import check_growth, check_regular, check_size, damaged, read_bytes
 from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"
 _LARGE = 1 << 26  # bytes of an array from which it is mapped
+_IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_IDX_SPLITS = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 
 
 def read_npy(path: Path) -> Content:
@@ -45,13 +47,7 @@ def read_npz(
     are positions there, −1 for a missing label. uint8 samples of two or more axes are images."""
     archive = _Archive(path)
     ends = archive.splits(split)
-    x = [archive.array(f"x{end}", mapped=True) for end in ends]
-    refuse_if(
-        len({(part.shape[1:], part.dtype) for part in x}) > 1,
-        "both splits must have samples of one shape and dtype",
-        " and ".join(f"{part.shape[1:]} {part.dtype}" for part in x) + f" in {path}",
-        "Read them with split='train' and split='test'.",
-    )
+    x = _joined(path, [archive.array(f"x{end}", mapped=True) for end in ends])
     classes = archive.names("names" if "names" in archive else "classes")
     fields: dict[str, Any] = {"classes": classes}
     targets = ["targets"] if target is None else one_or_more(target)
@@ -75,7 +71,18 @@ def read_npz(
             probabilities = "probabilities"
     if probabilities not in (None, False, [False], []):
         fields["probabilities"] = archive.numbers(str(one_or_more(probabilities)[0]), 2)
-    return Content(x[0] if len(x) == 1 else np.concatenate(x), path=path, **fields)
+    return Content(x, path=path, **fields)
+
+
+def _joined(path: Path, parts: list[np.ndarray]) -> np.ndarray:
+    """The samples of one split or both."""
+    refuse_if(
+        len({(part.shape[1:], part.dtype) for part in parts}) > 1,
+        "both splits must have samples of one shape and dtype",
+        " and ".join(f"{part.shape[1:]} {part.dtype}" for part in parts) + f" in {path}",
+        "Read them with split='train' and split='test'.",
+    )
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 class _Archive:
@@ -176,3 +183,27 @@ def write_npz(path: Path, content: Content) -> None:
     arrays |= {k: None if v is None else np.array(json.dumps(v)) for k, v in texts.items()}
     with atomic_file(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def read_idx(path: Path, *, split: str = "train") -> Content:
+    """Images and labels of a directory with the files ``train-images-idx3-ubyte``,
+    ``train-labels-idx1-ubyte``, ``t10k-…``, which may be compressed; bytes are scaled to 0 … 1."""
+    check_known("split", split, _IDX_SPLITS)
+    prefixes = _IDX_SPLITS[split]
+    images = [_read_idx_array(path, f"{prefix}-images") for prefix in prefixes]
+    labels = [_read_idx_array(path, f"{prefix}-labels") for prefix in prefixes]
+    return Content(_joined(path, images), np.concatenate(labels).tolist(), path=path)
+
+
+def _read_idx_array(directory: Path, name: str) -> np.ndarray:
+    """Two zero bytes, a code of the dtype, the number of axes, their sizes, and the numbers, all
+    with the most significant byte first."""
+    files = sorted(directory.glob(f"{name}[-.]idx?-ubyte*"))
+    refuse_if(
+        not files, f"no file {name}-idx…-ubyte in the directory", directory, "Rename the files."
+    )
+    check_regular(files[0])
+    content = read_bytes(files[0], files[0].suffix == ".gz")
+    dtype, n_axes = _IDX_DTYPES[content[2]], content[3]
+    shape = np.frombuffer(content, ">u4", n_axes, offset=4)
+    return np.frombuffer(content, dtype, offset=4 + 4 * n_axes).reshape(shape)
