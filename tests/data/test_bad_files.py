@@ -184,14 +184,14 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("a.npz", npz(x=X, y=Y, names="[[1], [2]]"), {}, "not a class name"),
     ("a.npz", npz(x=X, weights=np.ones(5)), {}, "weights must fit"),
     ("a.npz", npz(x=X, weights=np.array(["a"] * 6)), {}, "weights must be numbers"),
-    ("a.npz", npz(x=X, columns=["u"]), {}, "columns must fit"),
+    ("a.npz", npz(x=X, columns=["u"]), {}, "columns must be"),
     ("a.npz", npz(x=X, probabilities=np.ones((5, 2))), {}, "must fit"),
     ("a.npz", npz(x=X.astype(str)), {}, "must be numbers"),
     ("a.npz", npz(x=X + 1j), {}, "must be real"),
     ("a.npz", npz(x=np.zeros((0, 3))), {}, "at least one sample"),
     ("a.npz", archive(x=header((1000, 1000)) + bytes(80)), {}, "damaged"),
     ("a.npz", archive(zipfile.ZIP_STORED, x=header((10**6,)) + bytes(80)), {}, "damaged"),
-    ("a.npz", claiming(1 << 31), {}, "grows too much"),
+    ("a.npz", claiming(1 << 31), {}, "damaged"),
     ("a.npz", archive(x=header((-3, 2)) + bytes(80)), {}, "damaged"),
     ("a.npz", archive(x=b"not an array"), {}, "at least one sample"),
     ("a.npz", archive(x=header((3,), "|V8") + bytes(24)), {}, "must be numbers"),
@@ -275,7 +275,9 @@ def test_bad_content(name, make, options, message, tmp_path):
     make(tmp_path / name)
     before = listing(tmp_path)
     with pytest.raises(InputError) as caught:
-        open_source(tmp_path / name, **options).read()
+        if "kind" in options:
+            open_source(tmp_path / name, **options)
+        ad.datasets.load(tmp_path / name, **options)
     check(caught.value, message)
     assert listing(tmp_path) == before
 

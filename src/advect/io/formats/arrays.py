@@ -21,7 +21,7 @@ from advect._util.checks import check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name
-from advect.io.formats.guard import check_growth, check_regular, check_size, damaged, read_bytes
+from advect.io.formats.guard import check_regular, check_size, damaged, read_bytes
 from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"
@@ -143,7 +143,6 @@ class _Archive:
         is_stored = info.compress_type == zipfile.ZIP_STORED
         if mapped and is_stored and info.file_size >= _LARGE:
             return self._map(info)
-        check_growth(self.path, key, info.file_size, info.compress_size)
         check_size(self.path, info.file_size)
         with np.load(self.path, allow_pickle=False) as arrays:
             return np.asarray(arrays[key])  # bytes, if it is not an array

@@ -71,21 +71,16 @@ class Content:
     def _check_parts(self) -> None:
         """Labels, weights, columns, soft labels and targets must fit the features."""
         n, k = len(self), len(self.classes or ())
-        parts = {"probabilities": (n, k), "labels": (n,), "weights": (n,), "targets": (n,)}
-        for name, wanted in parts.items():
+        shapes = {"probabilities": (n, k), "labels": (n,), "weights": (n,), "targets": (n,)}
+        for name, wanted in shapes.items():
             values = getattr(self, name)
-            shape = np.shape(values) if name != "labels" else (len(values or ()),)
+            shape = (len(values),) if type(values) is list else np.shape(values)
             refuse_if(
                 values is not None and shape[: len(wanted)] != wanted,
                 f"{name} must fit the {n} samples of {self.path}",
                 f"shape {shape}, not {wanted}",
                 "Fix it.",
             )
-        if self.weights is not None and self.weights.dtype.kind not in "fiu":
-            raise InputError("weights must be numbers", self.weights.dtype, "Store numbers.")
-        if self.columns is not None and (len(set(self.columns)),) != self.shape:
-            what = f"columns must fit the {self.shape} features of {self.path}"
-            raise InputError(what, f"{len(self.columns)} names", "Use different names.")
 
     def __len__(self) -> int:
         return self.x.shape[0]

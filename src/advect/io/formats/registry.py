@@ -78,8 +78,12 @@ def register_format(
     )
     others = {suffix: kind for suffix, kind in _kinds().items() if kind != name}
     for suffix in endings:
-        what, remedy = "a suffix must start with a dot and be free", f"Taken: {', '.join(others)}."
-        refuse_if(not suffix.startswith(".") or suffix in others, what, repr(suffix), remedy)
+        refuse_if(
+            not suffix.startswith(".") or suffix in others,
+            "a suffix must start with a dot and be free",
+            repr(suffix),
+            f"Taken: {', '.join(others)}.",
+        )
     _formats[name] = Format(read, write, endings)
 
 
@@ -143,10 +147,14 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     if suffix:
         check_known("suffix of a file to write", suffix, kinds)
     kind = kinds.get(suffix, "folder")
-    writer, is_folder = _load(_formats[kind].write), kind == "folder"
+    writer = _load(_formats[kind].write)
     try:
-        if path.exists() and not (path.is_dir() if is_folder else path.is_file()):
-            raise InputError("something else is in the way", path, "Choose another name.")
+        refuse_if(
+            path.exists() and path.is_dir() != (kind == "folder"),
+            "something else is in the way",
+            path,
+            "Choose another name.",
+        )
         refuse_if(
             not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))),
             "the path exists already",
@@ -154,7 +162,7 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
             "Pass overwrite=True, or choose another name.",
         )
         if kind in _OURS:
-            writer(path, content, *([overwrite] if is_folder else []))
+            writer(path, content)
         else:
             with atomic_file(path) as temporary:
                 writer(temporary, content)

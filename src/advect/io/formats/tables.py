@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from contextlib import suppress
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from advect.data.class_names import dump_name, pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.arrow import is_number, is_text, table_content
 from advect.io.formats.content import Content
-from advect.io.formats.guard import check_growth, check_size, damaged, read_bytes
+from advect.io.formats.guard import check_size, damaged, read_bytes
 from advect.io.formats.table import (
     LABEL,
     WEIGHT,
@@ -88,22 +88,17 @@ def read_csv(
 def _first_line(path: Path, text: str, delimiter: str | None) -> tuple[str, list[str]]:
     """The delimiter and the cells of the first line that is not empty."""
     marks = delimiter or ("\t" if ".tsv" in path.name else ",;\t")
-    rows = {mark: _first_row(text[:_LONGEST], mark) for mark in marks}
-    mark = max(rows, key=lambda mark: len(rows[mark][0]))
-    names, position = [name.strip() for name in rows[mark][0]], rows[mark][1]
-    if not 0 < len(names) <= _WIDEST or position >= _LONGEST:
-        what = f"a table needs a first line of less than {_LONGEST:,} characters"
-        got = f"{len(names):,} columns in {path}"
-        raise InputError(f"{what} and at most {_WIDEST:,} columns", got, "Use .npz.")
-    return mark, names
-
-
-def _first_row(text: str, mark: str) -> tuple[list[str], int]:
-    """The cells of the first line that is not empty, and where it ends."""
-    stream, row = io.StringIO(text, newline=""), []
-    with suppress(csv.Error):  # for a cell that is too long
-        row = next((row for row in csv.reader(stream, delimiter=mark) if row), [])
-    return row, stream.tell()
+    line = next(filter(str.strip, io.StringIO(text[:_LONGEST])), "")
+    unquoted = re.sub('"[^"]*"', "", line)
+    mark = max(marks, key=unquoted.count)
+    refuse_if(
+        not line or len(line) == _LONGEST or unquoted.count(mark) >= _WIDEST,
+        f"a table needs a first line of less than {_LONGEST:,} characters "
+        f"and at most {_WIDEST:,} columns",
+        f"{unquoted.count(mark) + 1:,} columns in {path}",
+        "Use .npz.",
+    )
+    return mark, [name.strip() for name in next(csv.reader([line], delimiter=mark))]
 
 
 def _parse(text: str, mark: str, names: list[str], label: str | None, has_header: bool) -> Any:
@@ -149,7 +144,7 @@ def read_parquet(
         raise IsADirectoryError
     with parquet.ParquetFile(path, pre_buffer=False) as file:
         schema, n = file.schema_arrow, file.metadata.num_rows
-        _check_growth(path, file.metadata, schema)
+        _check_size(path, file.metadata, schema)
     facts = json.loads((schema.metadata or {}).get(_META, b"{}"))
     own = Table.from_dict(facts["table"]) if "table" in facts else Table()
     stored = {"label": own.label, "weights": own.weights, "target": facts.get("targets")}
@@ -184,13 +179,12 @@ def read_parquet(
     return content
 
 
-def _check_growth(path: Path, facts: Any, schema: Any) -> None:
-    """Compare the size that the row groups declare with the size of the file."""
+def _check_size(path: Path, facts: Any, schema: Any) -> None:
+    """Refuse a table whose row groups declare more than fits into memory."""
     # not by their columns: the statistics of a damaged one end the process
     groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
     width = 8 * sum(_width(field.type) for field in schema)
     size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
-    check_growth(path, "a table", size, path.stat().st_size)
     check_size(path, size)
 
 
