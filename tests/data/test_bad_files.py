@@ -274,10 +274,9 @@ def check(error, message):
 def test_bad_content(name, make, options, message, tmp_path):
     make(tmp_path / name)
     before = listing(tmp_path)
+    read = open_source if "kind" in options else ad.datasets.load
     with pytest.raises(InputError) as caught:
-        if "kind" in options:
-            open_source(tmp_path / name, **options)
-        ad.datasets.load(tmp_path / name, **options)
+        read(tmp_path / name, **options)
     check(caught.value, message)
     assert listing(tmp_path) == before
 

@@ -1,5 +1,4 @@
-"""From torch datasets, data frames, Hugging Face datasets and files to the arguments of
-``LabeledDataset``, and back."""
+"""From torch datasets, data frames and files to the arguments of ``LabeledDataset``, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from advect._util.checks import check_count, check_known, check_weights, one_or_more, refuse_if
+from advect._util.checks import check_count, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
@@ -28,24 +27,18 @@ _FIELDS = ("classes", "columns", "table", "weights", "probabilities", "targets",
 
 def source_fields(source: Content, draw: Draw, progress: Progress) -> dict[str, Any]:
     """The rows of a draw are chosen from the labels; then only these are read."""
-    rows = draw.rows(torch.from_numpy(source.codes), source.classes or ())
-    read, back = (None, None) if rows is None else torch.unique(rows, return_inverse=True)
-    with track(len(source) if read is None else len(read), "reading samples", progress) as advance:
-        x = source.read(None if read is None else read.numpy(), advance)
-    fields = {"x": x, "y": source.labels} | {name: getattr(source, name) for name in _FIELDS}
+    drawn = draw.rows(torch.from_numpy(source.codes), source.classes or ())
+    rows = np.arange(len(source)) if drawn is None else drawn.numpy()
+    fields = {name: getattr(source, name) for name in _FIELDS}
     if source.targets is None:
         fields["target_columns"] = None
-    if rows is not None and back is not None:
-        fields["x"] = x[back.numpy()]
-        if source.labels is not None:
-            fields["y"] = [source.labels[row] for row in rows.tolist()]
-        for name in ("probabilities", "targets"):
-            if fields[name] is not None:
-                fields[name] = fields[name][rows.numpy()]
-        if source.weights is not None:  # scaled first, as those of the whole dataset
-            weights = torch.tensor(source.weights, dtype=torch.float64)
-            fields["weights"] = check_weights("weights", weights, len(source))[rows]
-    return fields
+    if source.labels is not None:
+        fields["y"] = [source.labels[row] for row in rows.tolist()]
+    for name in ("probabilities", "targets", "weights"):
+        if fields[name] is not None:
+            fields[name] = fields[name][rows]
+    with track(len(rows), "reading samples", progress) as advance:
+        return fields | {"x": source.read(rows, advance)}
 
 
 def frame_fields(
@@ -74,11 +67,15 @@ def frame_fields(
             columns = columns.drop(str(label))
         table = columns.to_arrow().combine_chunks().unify_dictionaries()
     except TypeError:
-        got, remedy = type(frame).__name__, "Arrays go to LabeledDataset(x, y)."
-        raise InputError("a data frame of pandas, polars or Arrow is needed", got, remedy) from None
+        raise InputError(
+            "a data frame of pandas, polars or Arrow is needed",
+            type(frame).__name__,
+            "Arrays go to LabeledDataset(x, y).",
+        ) from None
     except pa.ArrowException as error:
-        what, remedy = "features must be numbers, truth values or text", "Convert or drop them."
-        raise InputError(what, error, remedy) from None
+        raise InputError(
+            "features must be numbers, truth values or text", error, "Convert or drop them."
+        ) from None
     is_column = type(weights) is str and (weights in table.column_names or weights != "balanced")
     roles = layout(
         where,
@@ -283,7 +280,7 @@ def _batches(loader: Iterable[Any], vectors: bool) -> Iterator[Batch]:
         yield x, [None] * len(x) if y is None else _labels(y, len(x), where, vectors)
 
 
-def _single(items: Iterable[Any], vectors: bool = False) -> Iterator[Batch]:
+def _single(items: Iterable[Any], vectors: bool) -> Iterator[Batch]:
     """Items as batches of one sample."""
     for at, item in enumerate(items):
         x, y = _pair(item, f"sample {at}")
@@ -316,7 +313,7 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
         isinstance(item, dict) or len(item) not in (1, 2),
         "items must be x or (x, y)",
         f"{len(item)} parts in {where}",
-        "Wrap the dataset; Hugging Face datasets go to LabeledDataset.from_huggingface.",
+        "Pass pairs: from_torch((row['image'], row['label']) for row in dataset).",
     )
     return item[0], item[1] if len(item) == 2 else None
 
@@ -331,55 +328,3 @@ def label_array(labels: Sequence[Hashable]) -> np.ndarray:
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
     return array
-
-
-def hugging_fields(
-    ds: Any,
-    image: str | None,
-    label: str | bool | None,
-    columns: Sequence[str] | None,
-    max_samples: int | None,
-    generator: torch.Generator | None,
-    progress: Progress,
-) -> dict[str, Any]:
-    """The arguments of ``LabeledDataset`` for one split of a Hugging Face dataset: images are read
-    one by one, tables as Arrow."""
-    refuse_if(
-        not {"features", "select", "__len__"} <= {*dir(ds)},
-        "from_huggingface takes one split, not streamed",
-        type(ds).__name__,
-        "Pass ds['train'].",
-    )
-    y = None if label is False else label
-    declared = {name: getattr(ds.features[name], "names", None) for name in ds.column_names}
-    if label is None:
-        labels = [name for name in declared if declared[name] is not None]
-        labels = labels or [name for name in ("label",) if name in ds.column_names]
-        refuse_if(
-            len(labels) > 1, "several columns hold classes", ", ".join(labels), "Pass label=…."
-        )
-        y = labels[0] if labels else None
-    features = [name for name in ds.column_names if name != y]
-    pictures = [name for name in features if type(ds.features[name]).__name__ == "Image"]
-    names = one_or_more(image or columns or pictures or features)
-    for name in (*names, *([] if y is None else [y])):
-        check_known("column", name, ds.column_names)
-    what, remedy = "a split needs samples with a column of features", "Pass columns=[…]."
-    refuse_if(not names or len(ds) == 0, what, f"{len(ds)} samples, columns {names}", remedy)
-    rows = some_rows(len(ds), max_samples, generator)
-    ds = ds.select(rows) if len(rows) < len(ds) else ds
-    classes = declared.get(y)
-    if image is not None or names == pictures[:1]:
-        items = (ds[row] for row in range(len(ds)))
-        pairs = ((item[names[0]], None if y is None else item[y]) for item in items)
-        with track(len(ds), "reading samples", progress) as advance:
-            samples, targets = _collect(_single(pairs), None, None, advance)
-        return {"x": np.stack(samples), "y": by_name(targets, classes), "classes": classes}
-    refuse_if(
-        set(names) & set(pictures), "several columns hold images", ", ".join(names), "Pass image=…."
-    )
-    table = ds.select_columns(names + ([] if y is None else [y])).with_format("arrow")[:]
-    fields = frame_fields(table, y, None, None)
-    return (
-        fields if y is None else fields | {"y": by_name(fields["y"], classes), "classes": classes}
-    )

@@ -86,7 +86,7 @@ class Content:
         return self.x.shape[0]
 
     def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Features of the rows at these increasing positions, a block at a time; bytes of images
+        """Features of the rows at these positions, a block at a time; bytes of images
         are scaled to 0 … 1."""
         step = max(1, CHUNK // (math.prod(self.shape) * self.x.dtype.itemsize))
         for first in range(0, len(rows), step):
@@ -97,7 +97,7 @@ class Content:
             yield block
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = lambda k: None) -> np.ndarray:
-        """Features of the rows at these increasing positions, (k, …); None for all."""
+        """Features of the rows at these positions, (k, …); None for all."""
         width = math.prod(self.shape) * self.dtype.itemsize
         check_size(self.path, (len(self) if rows is None else len(rows)) * (width + 8))
         rows = np.arange(len(self)) if rows is None else rows
