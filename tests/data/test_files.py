@@ -227,6 +227,12 @@ def test_some_rows_are_those_rows_of_all(kind, chunk, tmp_path, monkeypatch):
         some = source.read(np.array(rows), done.append)
         np.testing.assert_array_equal(some, everything[rows])
         assert some.dtype == everything.dtype and sum(done) == len(rows)
+    whole = ad.datasets.load(path, **options)
+    balanced = kind != "npy"
+    for n in (3, 9):
+        drawn = ad.datasets.load(path, n=n, balanced=balanced, seed=5, **options)
+        wanted = whole.sample(n, balanced=balanced, generator=torch.Generator().manual_seed(5))
+        assert torch.equal(drawn.x, wanted.x) and drawn.labels == wanted.labels
 
 
 def test_photos_are_turned_by_their_exif_orientation(tmp_path):
