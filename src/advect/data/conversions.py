@@ -222,10 +222,10 @@ class Conversions(Subsets):
         Label laws are not written: they are estimated again.
 
         Args:
-            path: its suffix gives the format. ``.npz`` and ``.parquet`` keep everything else;
-                ``.csv`` and ``.tsv`` (also with ``.gz``) need the same options to be read again,
-                and lose classes without samples. Without a suffix it is a folder of 8-bit PNG
-                images, one directory per class.
+            path: its suffix gives the format. ``.npz`` keeps everything else; the tables
+                ``.parquet``, ``.csv`` and ``.tsv`` (the last two also with ``.gz``) need the same
+                options to be read again, and lose classes without samples. Without a suffix it is a
+                folder of 8-bit PNG images, one directory per class.
             overwrite: whether to replace an existing file or folder of images.
 
         Example:

@@ -166,7 +166,7 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
         else:
             with atomic_file(path) as temporary:
                 writer(temporary, content)
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError, OverflowError) as error:
         got = f"{path} ({getattr(error, 'strerror', None) or error})"
         raise InputError("cannot write there", got, "Choose another place.") from error
 
