@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FlowDefaults:
-    """Number and size of Euler steps, weight of labels, epsilon as a share of the mean cost, and
-    the marginal error of transport problems along the flow.
-    """
+    """Euler steps, label weight, epsilon over the mean cost, and the tolerance of transport."""
 
     n_steps: int
     step_size: float

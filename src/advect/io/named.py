@@ -181,8 +181,12 @@ def fetch_table(
     from advect.data.dataset import LabeledDataset
     from advect.io.adapters import frame_fields
 
-    what, remedy = "openml: takes the number of a dataset", "Write for example openml:61."
-    refuse_if(not number.isascii() or not number.isdigit(), what, repr(number), remedy)
+    refuse_if(
+        not number.isascii() or not number.isdigit(),
+        "openml: takes the number of a dataset",
+        repr(number),
+        "Write for example openml:61.",
+    )
     bunch = _fetch(int(number), as_frame=True)
     if label is None and target is None and bunch.target_names:
         what = "a dataset must have one label column"
