@@ -180,14 +180,10 @@ def test_pictures_have_values_from_0_to_1():
     assert gray.x[0].tolist() == [51 / np.float32(255)] * 12 and gray.x[1].tolist() == [1.0] * 12
     colour = LabeledDataset.from_torch(Pictures(picture("RGB")))
     assert colour.samples[0, 0, 0].tolist() == [1.0, 0.0, np.float32(51) / np.float32(255)]
-    loader = DataLoader(
-        Pictures(picture(), picture()),
-        batch_size=2,
-        collate_fn=lambda items: tuple(zip(*items, strict=True)),
-    )
-    same(
-        LabeledDataset.from_torch(loader), LabeledDataset.from_torch(Pictures(picture(), picture()))
-    )
+    pictures = Pictures(picture(), picture())
+    join = lambda items: tuple(zip(*items, strict=True))
+    loader = DataLoader(pictures, batch_size=2, collate_fn=join)
+    same(LabeledDataset.from_torch(loader), LabeledDataset.from_torch(pictures))
 
 
 @pytest.mark.parametrize(
@@ -295,14 +291,8 @@ def test_frames_of_many_dtypes():
 
 
 def test_categories_become_columns():
-    frame = pd.DataFrame(
-        {
-            "c": ["b", "a"],
-            "n": [1.0, 2.0],
-            "k": pd.Categorical([2, 1], categories=[3, 2, 1]),
-            "y": [1.0, np.nan],
-        }
-    )
+    categories = pd.Categorical([2, 1], categories=[3, 2, 1])
+    frame = pd.DataFrame({"c": ["b", "a"], "n": [1.0, 2.0], "k": categories, "y": [1.0, np.nan]})
     data = LabeledDataset.from_frame(frame, label="y", categorical="onehot")
     assert data.columns == ("c=a", "c=b", "n", "k=3", "k=2", "k=1")
     assert data.x.tolist() == [[0, 1, 1, 0, 1, 0], [1, 0, 2, 0, 0, 1]] and data.labels == [1, None]
@@ -357,11 +347,7 @@ def test_what_is_no_frame():
     with pytest.raises(InputError, match="data frame"):
         LabeledDataset.from_frame(X, label=None)
     data = LabeledDataset(X, [0, 1, 2, 0], columns=["u", "v", "label"])
-    for options in (
-        {},
-        {"label": "u"},
-        {"label": None, "weights": "v"},
-        {"label": "y", "weights": "y"},
-    ):
+    weights = {"label": None, "weights": "v"}, {"label": "y", "weights": "y"}
+    for options in ({}, {"label": "u"}, *weights):
         with pytest.raises(InputError, match="names"):
             data.to_pandas(**options)

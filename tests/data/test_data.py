@@ -567,11 +567,6 @@ class TestMissingLabels:
         assert len(data.subset([0, 1])) == 2 and len(data.sample(2)) == 2
         assert [len(part) for part in data.split(0.67)] == [2, 1]
 
-    def test_labeled_part_is_whole(self):
-        part = LabeledDataset(X, ["a", None, "b"])
-        part = part.subset(part.labeled)
-        assert bool(part.labeled.all()) and part.laws().means.tolist() == X[[0, 2]].tolist()
-
     @pytest.mark.parametrize("y", [None, ["a", None, "b"]])
     @pytest.mark.parametrize(
         "use",

@@ -137,10 +137,7 @@ def test_rings_have_their_radii_and_go_all_round():
 
 @pytest.mark.parametrize("make", [swiss_roll, moons, rings])
 def test_noise_has_its_standard_deviation(make):
-    clean, noisy = (
-        make(4000, noise=0.0, generator=seeded()),
-        make(4000, noise=0.3, generator=seeded()),
-    )
+    clean, noisy = (make(4000, noise=noise, generator=seeded()) for noise in (0.0, 0.3))
     difference = noisy.x - clean.x  # both draw the same points first
     assert difference.mean(0).abs().max() < 5 * 0.3 / math.sqrt(4000)
     torch.testing.assert_close(difference.std(0), torch.full((clean.dim,), 0.3), rtol=0.06, atol=0)
