@@ -127,9 +127,11 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     least, top, total = (part.item() for part in parts)
     if not math.isfinite(total):
         check_finite(name, weights, "Weights are plain non-negative numbers.")
-    refuse_if(least < 0, f"{name} must not be negative", f"{least:g}", "Clip or drop these.")
-    remedy = "Give at least one sample a positive weight."
-    refuse_if(not top > 0, f"{name} must not all be zero", f"{n} zeros", remedy)
+    if least < 0:
+        raise InputError(f"{name} must not be negative", f"{least:g}", "Clip or drop these.")
+    if not top > 0:
+        remedy = "Give at least one sample a positive weight."
+        raise InputError(f"{name} must not all be zero", f"{n} zeros", remedy)
     is_double = weights.dtype.itemsize == 8 and weights.is_floating_point()
     if is_double and abs(total - 1) <= 8 * sys.float_info.epsilon:
         return weights.clone()  # the same bits after a dataset was saved and read

@@ -150,7 +150,7 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     writer = _load(_formats[kind].write)
     try:
         refuse_if(
-            path.exists() and path.is_dir() != (kind == "folder"),
+            path.exists() and not (path.is_dir() if kind == "folder" else path.is_file()),
             "something else is in the way",
             path,
             "Choose another name.",
