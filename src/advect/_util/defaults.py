@@ -1,5 +1,4 @@
-"""The defaults of flows, in one place. docs/choosing-parameters.md has the reasons, and ``ad.suggest``
-chooses from the data."""
+"""The defaults of flows; docs/choosing-parameters.md has the reasons."""
 
 from __future__ import annotations
 

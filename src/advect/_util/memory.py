@@ -51,8 +51,7 @@ def _container_room(files: tuple[str, str]) -> int:
 
 
 def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> int:
-    """A limit as a number of bytes: a number, a text like "2GiB" or "500 MB", or None for half of
-    what is free.
+    """A limit in bytes: a number, a text like "2GiB" or "500 MB", or None for half of what is free.
 
     Example:
         >>> as_bytes("2GiB") == 2 * 2**30, as_bytes("1.5 kB")
