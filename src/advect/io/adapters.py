@@ -206,10 +206,10 @@ def _read(
     elif "__getitem__" in members and total and not isinstance(dataset, IterableDataset):
         rows = some_rows(total, max_samples, generator)
         total, max_samples = len(rows), None
+        items: Any = dataset
         if type(dataset) in (TensorDataset, NamedTensors):  # subclasses may change their items
-            batches = _batches([[tensor[list(rows)] for tensor in dataset.tensors]], vectors)
+            batches = _batches([[tensor[list(rows)] for tensor in items.tensors]], vectors)
         else:
-            items: Any = dataset
             batches = _single((items[row] for row in rows), vectors)
     else:
         batches = _single(dataset, vectors)
