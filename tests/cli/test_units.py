@@ -51,29 +51,28 @@ def test_a_frame_comes_back_as_it_was():
     assert list(numbers.columns) == list(data.columns or ()) and "coat=none" in numbers
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.npz"])
-def test_files_that_keep_everything_need_no_options(name, empty):
+def test_an_npz_file_needs_no_options(empty):
     frame = pets()
     data = ad.LabeledDataset.from_frame(frame, label="kind", weights="weight", categorical="onehot")
-    data.save(name)
-    again = ad.datasets.load(name)
+    again = ad.datasets.load(data.save("a.npz"))
     assert (again.columns, again.labels, again.table) == (data.columns, data.labels, data.table)
     assert torch.equal(again.x, data.x) and torch.allclose(again.weights, data.weights)
     same_table(frame[["indoors", "age", "coat", "town", "kind"]], again.to_pandas())
-    if name.endswith(".parquet"):  # others see the table too
-        same_table(frame, pd.read_parquet(name)[list(frame.columns)], exact=False)
 
 
-@pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.tsv"])
-def test_a_table_of_text_is_written_as_it_was(name, empty):
+@pytest.mark.parametrize("name", ["b.csv", "b.csv.gz", "b.tsv", "b.parquet"])
+def test_a_table_is_written_as_it_was(name, empty):
     frame = pets()
     frame.to_csv("a.csv", index=False)
     data = ad.datasets.load("csv:a.csv?label=kind&categorical=onehot&dtype=float64")
     data.save(name)
-    same_table(frame, pd.read_csv(name, sep="\t" if name.endswith(".tsv") else ","))
+    if name == "b.parquet":
+        same_table(frame, pd.read_parquet(name))
+    else:
+        same_table(frame, pd.read_csv(name, sep="\t" if name.endswith(".tsv") else ","))
     again = ad.datasets.load(name, label="kind", categorical="onehot", dtype="float64")
-    assert torch.equal(again.x, data.x) and again.table == data.table
-    assert again.labels == data.labels
+    assert torch.equal(again.x, data.x) and again.labels == data.labels
+    assert name == "b.parquet" or again.table == data.table  # there, text is categories
 
 
 def cli(*words):

@@ -180,14 +180,10 @@ def test_pictures_have_values_from_0_to_1():
     assert gray.x[0].tolist() == [51 / np.float32(255)] * 12 and gray.x[1].tolist() == [1.0] * 12
     colour = LabeledDataset.from_torch(Pictures(picture("RGB")))
     assert colour.samples[0, 0, 0].tolist() == [1.0, 0.0, np.float32(51) / np.float32(255)]
-    loader = DataLoader(
-        Pictures(picture(), picture()),
-        batch_size=2,
-        collate_fn=lambda items: tuple(zip(*items, strict=True)),
-    )
-    same(
-        LabeledDataset.from_torch(loader), LabeledDataset.from_torch(Pictures(picture(), picture()))
-    )
+    pictures = Pictures(picture(), picture())
+    join = lambda items: tuple(zip(*items, strict=True))
+    loader = DataLoader(pictures, batch_size=2, collate_fn=join)
+    same(LabeledDataset.from_torch(loader), LabeledDataset.from_torch(pictures))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +246,7 @@ BAD_TORCH = [
     ([(torch.zeros(2), 0), (torch.zeros(3), 0)], {}, "one shape.*sample 1"),
     (Pictures(picture(), picture("RGB")), {}, "one shape"),
     (Pictures(picture("I;16", value=9)), {}, "8 bits"),
-    ([{"x": 1, "y": 2}], {}, "from_huggingface"),
+    ([{"x": 1, "y": 2}], {}, "Pass pairs"),
     (TensorDataset(*[torch.zeros(2)] * 3), {}, "3 parts"),
     (TensorDataset(torch.zeros(2, 2), torch.eye(2)), {}, "argmax"),
     ([(torch.zeros(2), [0, 1])], {}, "hashable"),
@@ -295,14 +291,8 @@ def test_frames_of_many_dtypes():
 
 
 def test_categories_become_columns():
-    frame = pd.DataFrame(
-        {
-            "c": ["b", "a"],
-            "n": [1.0, 2.0],
-            "k": pd.Categorical([2, 1], categories=[3, 2, 1]),
-            "y": [1.0, np.nan],
-        }
-    )
+    categories = pd.Categorical([2, 1], categories=[3, 2, 1])
+    frame = pd.DataFrame({"c": ["b", "a"], "n": [1.0, 2.0], "k": categories, "y": [1.0, np.nan]})
     data = LabeledDataset.from_frame(frame, label="y", categorical="onehot")
     assert data.columns == ("c=a", "c=b", "n", "k=3", "k=2", "k=1")
     assert data.x.tolist() == [[0, 1, 1, 0, 1, 0], [1, 0, 2, 0, 0, 1]] and data.labels == [1, None]
@@ -357,107 +347,7 @@ def test_what_is_no_frame():
     with pytest.raises(InputError, match="data frame"):
         LabeledDataset.from_frame(X, label=None)
     data = LabeledDataset(X, [0, 1, 2, 0], columns=["u", "v", "label"])
-    for options in (
-        {},
-        {"label": "u"},
-        {"label": None, "weights": "v"},
-        {"label": "y", "weights": "y"},
-    ):
+    weights = {"label": None, "weights": "v"}, {"label": "y", "weights": "y"}
+    for options in ({}, {"label": "u"}, *weights):
         with pytest.raises(InputError, match="names"):
             data.to_pandas(**options)
-
-
-# Hugging Face
-
-
-class ClassLabel:
-    def __init__(self, *names):
-        self.names = list(names)
-
-
-class Value:
-    def __init__(self, dtype):
-        self.dtype = dtype
-
-
-Column = type("Image", (), {})  # known by the name of its class
-
-
-class Rows:
-    """What a ``datasets.Dataset`` does that matters here."""
-
-    def __init__(self, features, **columns):
-        self.features, self.columns, self.arrow = features, columns, False
-
-    @property
-    def column_names(self):
-        return list(self.columns)
-
-    def __len__(self):
-        return len(next(iter(self.columns.values())))
-
-    def select(self, rows):
-        return Rows(self.features, **{n: [v[row] for row in rows] for n, v in self.columns.items()})
-
-    def select_columns(self, names):
-        return Rows(self.features, **{name: self.columns[name] for name in names})
-
-    def with_format(self, kind):
-        self.arrow = kind == "arrow"
-        return self
-
-    def __getitem__(self, row):
-        if self.arrow:
-            return pa.table(self.columns)
-        return {name: values[row] for name, values in self.columns.items()}
-
-
-def test_images_of_hugging_face():
-    features = {"img": Column(), "label": ClassLabel("cat", "dog", "elk"), "text": Value("string")}
-    images = [picture(), picture(value=255), picture()]
-    ds = Rows(features, img=images, label=[1, 0, -1], text=["u", "v", "w"])
-    data = LabeledDataset.from_huggingface(ds)
-    assert data.sample_shape == (3, 4) and data.classes == ("cat", "dog", "elk")
-    assert data.labels == ["dog", "cat", None] and data.x[1].tolist() == [1.0] * 12
-    same(LabeledDataset.from_huggingface(ds, image="img", label="label"), data)
-    assert LabeledDataset.from_huggingface(ds, label="text").labels == ["u", "v", "w"]
-    assert not LabeledDataset.from_huggingface(ds, label=False).labeled.any()
-
-
-def test_tables_of_hugging_face():
-    features = {"u": Value("float"), "v": Value("int"), "label": Value("int64")}
-    ds = Rows(features, u=[1.5, 2.5], v=[1, 2], label=[7, 3])
-    data = LabeledDataset.from_huggingface(ds)
-    assert data.x.tolist() == [[1.5, 1.0], [2.5, 2.0]] and data.labels == [7, 3]
-    assert data.columns == ("u", "v")
-    assert LabeledDataset.from_huggingface(ds, columns=["v"]).columns == ("v",)
-    vectors = Rows({"e": Value("list"), "i": Value("int")}, e=[[1.0, 2.0], [3.0, 4.0]], i=[0, 1])
-    data = LabeledDataset.from_huggingface(vectors, columns="e")
-    assert data.x.tolist() == [[1.0, 2.0], [3.0, 4.0]] and data.columns is None
-
-
-def test_draws_of_hugging_face():
-    features = {"u": Value("float"), "label": ClassLabel("a", "b")}
-    ds = Rows(features, u=[float(i) for i in range(600)], label=[0, 1] * 300)
-    data = LabeledDataset.from_huggingface(ds, max_samples=300, generator=seeded(4))
-    same(data, LabeledDataset.from_huggingface(ds).sample(300, generator=seeded(4)))
-
-
-U, L, P = Value("float"), ClassLabel("a", "b"), Column()
-BAD_HUGGING = [
-    ({"train": 1, "test": 2}, {}, "one split"),
-    (type("IterableDataset", (), {"features": {}, "column_names": []})(), {}, "streamed"),
-    (Rows({"u": U}, u=[]), {}, "needs samples"),
-    (Rows({"u": U, "t": U}, u=[1.0], t=["abc"]), {}, "'abc' in row 0, column 't'"),
-    (Rows({"i": P}, i=[{"bytes": b"", "path": None}]), {}, "images"),
-    (Rows({"i": P, "j": P}, i=[picture()], j=[picture()]), {}, "several columns hold images"),
-    (Rows({"u": U, "k": L, "l": L}, u=[1.0], k=[0], l=[0]), {}, "several columns hold classes"),
-    (Rows({"u": U, "label": L}, u=[1.0], label=[2]), {}, "positions in the 2 classes"),
-    (Rows({"u": U, "label": L}, u=[1.0], label=[0]), {"label": "lable"}, "Did you mean 'label'"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("ds", "options", "message"), BAD_HUGGING)
-def test_bad_hugging_face_datasets(ds, options, message):
-    with pytest.raises(InputError, match=message):
-        LabeledDataset.from_huggingface(ds, **options)

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import os
-import struct
 import tempfile
 import time
 from contextlib import contextmanager
@@ -34,16 +33,6 @@ QUICK = examples(40, suppress_health_check=list(HealthCheck))
 def temporary():
     with tempfile.TemporaryDirectory() as place:
         yield Path(place)
-
-
-def idx_bytes(array):
-    codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
-    big = array.astype(array.dtype.newbyteorder(">"))
-    return (
-        bytes([0, 0, codes[array.dtype.str[1:]], array.ndim])
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + big.tobytes()
-    )
 
 
 def save_image(path, pixels):
@@ -115,34 +104,33 @@ def same(source, content, classes=True):
 
 
 @QUICK
-@given(contents(), st.sampled_from(["npz", "parquet"]))
-@example(Content(np.zeros((2, 2)), ["a\0", "b"]), "npz")
-@example(Content(np.zeros((2, 2)), [1, 0], (1, 0)), "npz")
-@example(Content(np.zeros((2, 2)), [None, None]), "npz")
-@example(Content(np.zeros((2, 2)), [None, None]), "parquet")
-@example(Content(np.ones((1, 2)), columns=("petal.length", "petal")), "parquet")
-def test_npz_and_parquet_keep_everything(content, suffix):
+@given(contents())
+@example(Content(np.zeros((2, 2)), ["a\0", "b"]))
+@example(Content(np.zeros((2, 2)), [1, 0], (1, 0)))
+@example(Content(np.zeros((2, 2)), [None, None]))
+def test_npz_keeps_everything(content):
     with temporary() as place:
-        path = place / f"data.{suffix}"
-        write(path, content)
-        source = open_source(path)
+        write(place / "data.npz", content)
+        source = open_source(place / "data.npz")
         same(source, content)
-        if content.columns != ("x[0]",):  # what a nameless feature is called
-            assert source.columns == content.columns
-        if suffix == "npz":
-            with np.load(path, allow_pickle=False) as arrays:  # plain arrays for everybody
-                assert all(arrays[name].dtype != object for name in arrays)
+        assert source.columns == content.columns
+        with np.load(
+            place / "data.npz", allow_pickle=False
+        ) as arrays:  # plain arrays for everybody
+            assert all(arrays[name].dtype != object for name in arrays)
 
 
 @QUICK
-@given(contents(columns=False), st.sampled_from([".csv", ".csv.gz", ".tsv"]))
+@given(contents(columns=False), st.sampled_from([".csv", ".csv.gz", ".tsv", ".parquet"]))
 @example(Content(np.zeros((2, 1)), [None, None]), ".csv")
+@example(Content(np.zeros((2, 1)), [None, None]), ".parquet")
 @example(Content(np.zeros((2, 2)), ["a", "b"], columns=("u,v", 'w"')), ".csv")
-def test_text_keeps_all_but_empty_classes(content, suffix):
-    kept = [name for name in content.classes or () if name is not None]
+@example(Content(np.ones((1, 2)), columns=("petal.length", "petal")), ".parquet")
+def test_tables_keep_all_but_empty_classes(content, suffix):
+    names = [name for name in content.classes or () if name is not None]
     assume(
-        all(type(name) is int for name in kept)
-        or all(type(name) is str and name.isalpha() for name in kept)
+        all(type(name) is int and abs(name) < 2**63 for name in names)
+        or all(type(name) is str and name.isalpha() for name in names)
     )
     with temporary() as place:
         write(place / f"data{suffix}", content)
@@ -211,20 +199,12 @@ def _make(kind, place, n):
                 pixels = np.full((2, 2), row, np.uint8)
                 save_image(place / "f" / str(y[row]) / f"{row:03}.png", pixels)
             return place / "f", {}
-        case "idx" | "idx packed":
-            squeeze = gzip.compress if kind == "idx packed" else bytes
-            images = rng.integers(0, 256, (n, 2, 2)).astype(np.uint8)
-            for name, some in (("train", slice(0, half)), ("t10k", slice(half, n))):
-                for what, array in (("images.idx3", images), ("labels.idx1", y.astype(np.uint8))):
-                    path = place / f"{name}-{what}-ubyte"
-                    path.write_bytes(squeeze(idx_bytes(array[some])))
-            return place, {"split": "all"}
     return next(place.glob("a.*")), {}
 
 
 KINDS = [
     "npz stored", "npz packed fortran", "npz splits", "npy", "csv", "csv.gz", "csv onehot",
-    "parquet", "parquet groups", "folder", "idx", "idx packed",
+    "parquet", "parquet groups", "folder",
 ]  # fmt: skip
 
 
@@ -232,9 +212,13 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_rows_are_those_rows_of_all(kind, chunk, tmp_path, monkeypatch):
     monkeypatch.setattr("advect.io.formats.content.CHUNK", chunk)
+    monkeypatch.setattr("advect.io.formats.arrays._LARGE", chunk)
     path, options = _make(kind, tmp_path, 23)
     source, rng = open_source(path, **options), np.random.default_rng(2)
     everything = source.read()
+    assert isinstance(source.x, np.memmap) == (
+        kind == "npy" or (kind, chunk) == ("npz stored", 100)
+    )
     assert len(source) == len(everything) == 23 and len(np.unique(everything, axis=0)) > 10
     drawn = [np.sort(rng.choice(23, size, replace=False)) for size in (3, 11, 22)]
     for rows in ([0], [22], [0, 22], *drawn):
@@ -242,6 +226,12 @@ def test_some_rows_are_those_rows_of_all(kind, chunk, tmp_path, monkeypatch):
         some = source.read(np.array(rows), done.append)
         np.testing.assert_array_equal(some, everything[rows])
         assert some.dtype == everything.dtype and sum(done) == len(rows)
+    whole = ad.datasets.load(path, **options)
+    balanced = kind != "npy"
+    for n in (3, 9):
+        drawn = ad.datasets.load(path, n=n, balanced=balanced, seed=5, **options)
+        wanted = whole.sample(n, balanced=balanced, generator=torch.Generator().manual_seed(5))
+        assert torch.equal(drawn.x, wanted.x) and drawn.labels == wanted.labels
 
 
 def test_photos_are_turned_by_their_exif_orientation(tmp_path):
@@ -263,10 +253,9 @@ def test_bytes_of_images_are_scaled(tmp_path):
     np.save(tmp_path / "a.npy", x)
     kind = pa.schema({"x": pa.list_(pa.list_(pa.uint8()))})
     pq.write_table(pa.table({"x": x.tolist()}, schema=kind), tmp_path / "a.parquet")
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx_bytes(x))
     for sample in x:
         save_image(tmp_path / "images" / "a" / f"{sample[0, 0]:02}.png", sample)
-    for name in ("a.npz", "a.npy", "a.parquet", "train-images-idx3-ubyte", "images"):
+    for name in ("a.npz", "a.npy", "a.parquet", "images"):
         np.testing.assert_array_equal(
             open_source(tmp_path / name).read(), x.astype(np.float32) / 255
         )
@@ -277,14 +266,25 @@ def test_bytes_of_images_are_scaled(tmp_path):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "i4", "f4", "f8"])
 def test_idx_of_every_dtype(dtype, packed, tmp_path):
-    x = np.random.default_rng(0).integers(0, 100, (4, 2)).astype(dtype)
-    labels, squeeze = np.array([3, 1, 1, 0], np.uint8), gzip.compress if packed else bytes
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(squeeze(idx_bytes(x)))
-    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(squeeze(idx_bytes(labels)))
-    for path in (tmp_path, tmp_path / "train-images-idx3-ubyte"):
-        source = open_source(path)
-        np.testing.assert_array_equal(source.read(), x)
-        assert source.labels == [3, 1, 1, 0] and source.classes == (0, 1, 3)
+    images = np.random.default_rng(0).integers(0, 100, (5, 3, 2)).astype(dtype)
+    codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
+    for name, rows in (("train", slice(3)), ("t10k", slice(3, 5))):
+        labels = np.arange(5, dtype=">i2")[rows]
+        for what, array, code in (
+            ("images-idx3", images[rows], codes[dtype]),
+            ("labels.idx1", labels, 11),
+        ):
+            head = bytes([0, 0, code, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+            content = head + array.astype(array.dtype.newbyteorder(">")).tobytes()
+            path = tmp_path / f"{name}-{what}-ubyte{'.gz' if packed else ''}"
+            path.write_bytes(gzip.compress(content) if packed else content)
+    scale = 255 if dtype == "u1" else 1
+    for split, rows in (("train", slice(3)), ("test", slice(3, 5)), ("all", slice(5))):
+        source = open_source(tmp_path, split=split)
+        np.testing.assert_array_equal(
+            source.read(), images[rows].astype("f4" if dtype != "f8" else "f8") / np.float32(scale)
+        )
+        assert source.labels == list(range(5))[rows]
 
 
 def test_labels_of_npz(tmp_path):
@@ -448,21 +448,6 @@ def test_folders_named_by_numbers_sort_as_numbers(tmp_path):
     assert open_source(tmp_path / "n").classes == (-1, 9, 10)
     (tmp_path / "n" / "9").rename(tmp_path / "n" / "009")
     assert open_source(tmp_path / "n").classes == ("-1", "009", "10")
-
-
-def test_idx_finds_its_files(tmp_path):
-    x, y = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.array([3, 1], np.uint8)
-    (tmp_path / "t10k-images.idx3-ubyte").write_bytes(idx_bytes(x))
-    assert open_source(tmp_path, split="test").labels is None
-    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(y)))
-    assert open_source(tmp_path, split="test").labels == [3, 1]
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx_bytes(x[:1]))
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(
-        b"not even gzip"
-    )  # the plain one is taken
-    assert len(open_source(tmp_path)) == 1
-    with pytest.raises(InputError, match="labels"):
-        open_source(tmp_path, split="all")
 
 
 # Writing

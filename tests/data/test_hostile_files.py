@@ -9,7 +9,6 @@ import io
 import os
 import signal
 import socket
-import struct
 from contextlib import contextmanager
 
 import numpy as np
@@ -84,7 +83,7 @@ def strange(path, kind):
 KINDS = ["pipe", "device", "socket"]
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet", "a-images-idx3-ubyte"])
+@pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_pipes_and_devices_are_refused(kind, name, tmp_path):
     place = strange(tmp_path / name, kind)
@@ -111,33 +110,31 @@ def test_only_the_formats_that_are_named_are_decoded(kind, tmp_path):
 
 
 MILLION = 1 << 20
-IDX_HEAD = bytes([0, 0, 8, 3]) + struct.pack(">3I", 1, 1024, 1024)
 BOMBS = {
     "a.csv.gz": lambda path: path.write_bytes(gzip.compress(b"u,v\n" + b"0,0\n" * MILLION)),
     "a.npz": lambda path: np.savez_compressed(path, x=np.zeros((MILLION, 1))),
     "a.parquet": lambda path: pq.write_table(pa.table({"u": np.zeros(MILLION)}), path),
-    "x-images-idx3-ubyte.gz": lambda p: p.write_bytes(gzip.compress(IDX_HEAD + bytes(MILLION))),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_decompression_is_bounded(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("advect.io.formats.guard._SMALL", 1 << 16)
+    monkeypatch.setattr("advect._util.memory._LARGE", 1 << 16)
+    monkeypatch.setattr("advect._util.memory.free_memory", lambda device: 1 << 20)
     BOMBS[name](tmp_path / name)
-    with pytest.raises(InputError, match="grows too much"):
+    with pytest.raises(InputError, match="does not fit into memory"):
         open_source(tmp_path / name)
-    if name == "a.npz":  # without compression there is nothing to fear
-        np.savez(tmp_path / name, x=np.zeros((MILLION, 1)))
-        assert len(open_source(tmp_path / name)) == MILLION
 
 
 @pytest.mark.parametrize(
-    "line", [b"0," * 512, b'"\n",' * 200], ids=["one line", "lines that quotes join"]
+    ("line", "message"),
+    [(b"0," * 512, "262,144 characters"), (b"u,v\n" + b'"\n",' * 200, "damaged")],
+    ids=["one line", "lines that quotes join"],
 )
-def test_a_row_without_an_end_is_not_held_in_memory(line, tmp_path, monkeypatch):
+def test_a_row_without_an_end_is_not_held_in_memory(line, message, tmp_path, monkeypatch):
     monkeypatch.setattr("advect.io.formats.tables._LONGEST", 1 << 18)  # else 16 million
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(line * 400))
-    with pytest.raises(InputError, match="262,144 characters"):
+    with pytest.raises(InputError, match=message):
         open_source(tmp_path / "a.csv.gz")
 
 
@@ -177,13 +174,6 @@ DEEP = "[" * 100_000
 
 def test_deep_nesting(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1], names=np.array(DEEP))
-    for shape in (DEEP, "[1e999]", "[-1, -2]"):
-        schema = pa.schema([("u", pa.float64()), ("v", pa.float64())]).with_metadata(
-            {"advect": f'{{"shape": {shape}}}'}
-        )
-        pq.write_table(pa.table({"u": [1.0], "v": [2.0]}, schema=schema), tmp_path / "a.parquet")
-        with pytest.raises(InputError, match="damaged"):
-            open_source(tmp_path / "a.parquet").read()
     with pytest.raises(InputError, match="damaged"):
         open_source(tmp_path / "a.npz").read()
 

@@ -11,7 +11,7 @@ from advect.data.laws import Full
 P = torch.tensor(
     [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64
 )
-X = torch.arange(8.0).reshape(4, 2)
+X, FULL = torch.arange(8.0).reshape(4, 2), Full(torch.eye(2).repeat(4, 1, 1))
 DATA = ad.LabeledDataset(
     X,
     weights=[1, 2, 3, 4],
@@ -38,21 +38,18 @@ def test_probabilities_are_checked():
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (P * 1.1, {}, r"must sum to one; got 1\.1 in row"),
-        (P - 0.1, {}, r"not be negative; got -0\.1 in row 1, column 0"),
-        (P[:3], {}, r"shape \(4, k\); got shape \(3, 3\)"),
-        (P, {"classes": ["a", "b"]}, r"shape \(4, 2\); got shape \(4, 3\)"),
-        (P[:, 0], {}, r"got shape \(4,\)"),
+        (P * 1.1, {}, "sum to one"),
+        (P - 0.1, {}, "negative.*row 1, column 0"),
+        (P[:3], {}, "shape"),
+        (P, {"classes": ["a", "b"]}, "shape"),
+        (P[:, 0], {}, "shape"),
         (P * torch.nan, {}, "finite"),
         ("often", {}, "must be numbers"),
-        (P, {"y": ["a", "b", "a", "b"]}, "a class for each of 3 columns; got 2"),
+        (P, {"y": ["a", "b", "a", "b"]}, "a class for each of 3 columns"),
         (P, {"y": [0, None, 1, 2]}, "1 missing"),
         (
             P,
-            {
-                "law": ad.Gaussians(torch.zeros(4, 2), Full(torch.eye(2).repeat(4, 1, 1))),
-                "law_index": range(4),
-            },
+            {"law": ad.Gaussians(torch.zeros(4, 2), FULL), "law_index": range(4)},
             "law for each class",
         ),
     ],

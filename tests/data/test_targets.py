@@ -36,24 +36,16 @@ def test_targets_go_with_their_samples():
     assert data.replace(x=data.x[:2], y=data.y[:2], weights=data.weights[:2]).targets is None
 
 
-BAD = {
-    "nan": [1.0, float("nan"), 3, 4, 5, 6],
-    "text": list("abcdef"),
-    "too few": [1.0, 2.0],
-    "none": torch.zeros(6, 0),
-    "truth": torch.zeros(6) > 1,
-    "complex": torch.zeros(6, dtype=torch.complex64),
-    "cube": torch.zeros(6, 2, 2),
-}
+BAD = [
+    [1.0, float("nan"), 3, 4, 5, 6], list("abcdef"), [1.0, 2.0], torch.zeros(6, 0),
+    torch.zeros(6) > 1, torch.zeros(6, dtype=torch.complex64), torch.zeros(6, 2, 2),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_targets(name):
-    with pytest.raises(ad.InputError, match="targets"):
-        ad.LabeledDataset(X, targets=BAD[name])
-
-
-def test_bad_names_of_targets():
+def test_bad_targets():
+    for targets in BAD:
+        with pytest.raises(ad.InputError, match="targets"):
+            ad.LabeledDataset(X, targets=targets)
     for names in (["a", "b"], [3]):
         with pytest.raises(ad.InputError, match="target_columns"):
             ad.LabeledDataset(X, targets=Y, target_columns=names)
@@ -70,10 +62,10 @@ def test_files_give_back_what_they_got(tmp_path, suffix, labels, shape, dtype):
     )
     data = ad.LabeledDataset(X.to(dtype).reshape(6, *shape) / 3, labels, targets=y, **columns)
     path = data.save(tmp_path / f"data.{suffix}")
-    text = "sv" in suffix
+    is_table = suffix != "npz"
     names = list(data.target_columns or ("target", "target1"))
-    options = {"target": names} if text else {}
-    options |= {"dtype": "float64"} if text and dtype == torch.float64 else {}
+    options = {"target": names} if is_table else {}
+    options |= {"dtype": "float64"} if is_table and dtype == torch.float64 else {}
     back = ad.datasets.load(path, **options)
     assert torch.equal(back.x, data.x) and torch.equal(back.targets, data.targets)
     assert (back.labels, back.sample_shape) == (data.labels, data.sample_shape)

@@ -6,11 +6,9 @@ Nothing here touches the network.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import socket
-import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,59 +93,6 @@ def test_references_are_read(text, kind, path, options):
 
 
 # Draws
-
-
-def make(kind, place):
-    rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 256, (60, 4, 4), np.uint8), rng.integers(0, 3, 60)
-    if kind == "idx":
-        head = bytes([0, 0, 8, 3]) + struct.pack(">3I", 60, 4, 4)
-        (place / "train-images-idx3-ubyte").write_bytes(head + images.tobytes())
-        text = bytes([0, 0, 8, 1]) + struct.pack(">I", 60) + labels.astype(np.uint8).tobytes()
-        (place / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(text))
-        return f"idx:{place}"
-    if kind == "npy":
-        np.save(place / "a.npy", images)
-        return f"npy:{place / 'a.npy'}"
-    if kind == "split":
-        first, rest = slice(40), slice(40, None)
-        parts = {"x_train": images[first], "y_train": labels[first], "x_test": images[rest]}
-        np.savez(place / "a.npz", **parts, y_test=labels[rest])
-        return f"{place / 'a.npz'}?split=all"
-    names = [["cat", "dog", "elk"][label] for label in labels]
-    weights = None if kind == "folder" else rng.random(60)
-    data = LabeledDataset(images / np.float32(255), names, weights, classes=["elk", "dog", "cat"])
-    if kind == "run":
-        recorder = ad.Recorder(every=1, directory=place)
-        ad.flow(data, ad.Potential(ad.norm()), n_steps=2, callbacks=[recorder])
-        return f"run:{place}@1"
-    return str(data.save(place / ("a" if kind == "folder" else f"a.{kind}")))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["npz", "split", "npy", "csv", "parquet", "folder", "idx", "run"])
-def test_a_draw_is_the_sample_of_all(kind, tmp_path):
-    ref = make(kind, tmp_path)
-    whole = load(ref)
-    assert len(whole) == 60
-    same(load(ref, n=20, seed=3), whole.sample(20, generator=seeded(3)))
-    same(load(ref, max_samples=20, seed=4), whole.sample(20, generator=seeded(4)))
-    same(load(ref, max_samples=60), whole)
-    sign = "&" if "?" in ref else "?"
-    same(load(f"{ref}{sign}n=20&seed=3"), whole.sample(20, generator=seeded(3)))
-    with pytest.raises(InputError, match="at most 60"):
-        load(ref, n=61)
-    if kind == "npy":
-        with pytest.raises(InputError, match="needs a label"):
-            load(ref, n=6, balanced=True)
-        return
-    drawn = whole.sample(20, balanced=True, generator=seeded(5))
-    same(load(ref, n=20, balanced=True, seed=5), drawn)
-    most = load(ref, max_samples=60, balanced=True)
-    assert max(most.counts.values()) - min(most.counts.values()) <= 1
-    assert len(most) >= 3 * min(whole.counts.values())
-    with pytest.raises(InputError, match="too few samples"):
-        load(ref, n=len(most) + 1, balanced=True)
 
 
 def test_embedded_and_synthetic_draws():
@@ -391,6 +336,3 @@ def test_bad_references(ref, options, message, there, monkeypatch, tmp_path):
     ref = ref.replace("{there}", str(there)) if isinstance(ref, str) else ref
     with pytest.raises(InputError, match=f"(?s){message}"):
         load(ref, **options)
-
-
-# Memory

@@ -1,3 +1,1 @@
-"""Tools that know no dataset: checks, files written whole, progress, memory, threads, jobs, ranks,
-linear algebra.
-"""
+"""Tools that know no dataset: checks, atomic files, locks, progress, memory, threads, results."""

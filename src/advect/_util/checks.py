@@ -128,9 +128,7 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     if not math.isfinite(total):
         check_finite(name, weights, "Weights are plain non-negative numbers.")
     if least < 0:
-        raise InputError(
-            f"{name} must not be negative", f"{least:g}", "Clip or drop these samples."
-        )
+        raise InputError(f"{name} must not be negative", f"{least:g}", "Clip or drop these.")
     if not top > 0:
         remedy = "Give at least one sample a positive weight."
         raise InputError(f"{name} must not all be zero", f"{n} zeros", remedy)

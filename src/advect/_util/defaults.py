@@ -1,5 +1,4 @@
-"""The defaults of flows, in one place. docs/choosing-parameters.md has the reasons, and ``ad.suggest``
-chooses from the data."""
+"""The defaults of flows; docs/choosing-parameters.md has the reasons."""
 
 from __future__ import annotations
 
@@ -8,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FlowDefaults:
-    """Number and size of Euler steps, weight of labels, epsilon as a share of the mean cost, and
-    the marginal error of transport problems along the flow.
-    """
+    """Euler steps, label weight, epsilon over the mean cost, and the tolerance of transport."""
 
     n_steps: int
     step_size: float

@@ -33,17 +33,16 @@ class Hold:
         try:
             lock.acquire()
         except Timeout:
-            what, remedy = (
+            raise InputError(
                 "another process is writing to this directory",
+                f"{directory} ({self._writer()})",
                 "Wait, or choose another.",
-            )
-            raise InputError(what, f"{directory} ({self._writer()})", remedy) from None
+            ) from None
         except OSError as error:
             if self._file.is_symlink() or isinstance(error, PermissionError):
                 raise
             self._file.unlink(missing_ok=True)
-            why = error.strerror or error
-            message = f"no locks here ({why}): make sure that nothing else writes to {directory}"
+            message = f"no locks here ({error}): make sure that nothing else writes to {directory}"
             warnings.warn(message, UserWarning, stacklevel=2)
             return
         self._lock = lock

@@ -51,8 +51,7 @@ def _container_room(files: tuple[str, str]) -> int:
 
 
 def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> int:
-    """A limit as a number of bytes: a number, a text like "2GiB" or "500 MB", or None for half of
-    what is free.
+    """A limit in bytes: a number, a text like "2GiB" or "500 MB", or None for half of what is free.
 
     Example:
         >>> as_bytes("2GiB") == 2 * 2**30, as_bytes("1.5 kB")
@@ -63,11 +62,11 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
         if match is None or match[2] not in _UNITS:
-            raise InputError(
-                "memory_limit must be bytes or a text like '2GiB'",
-                repr(limit),
+            what, remedy = (
+                "memory_limit must be bytes or '2GiB'",
                 "Units: kB, MB, GB, KiB, MiB, GiB.",
             )
+            raise InputError(what, repr(limit), remedy)
         limit = float(match[1]) * _UNITS[match[2]]
     return int(check_positive("memory_limit", limit))
 

@@ -1,7 +1,4 @@
-"""Many small decompositions in parallel, one thread each.
-
-A threaded decomposition of a few hundred rows gains little, and waits at every barrier on a busy machine.
-"""
+"""Many small decompositions in parallel, one thread each: threads within one would gain little."""
 
 from __future__ import annotations
 

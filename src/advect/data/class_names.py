@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from typing import Any
 
 from advect.errors import InputError
-
-
-def dump_name(name: Hashable) -> str:
-    """A class name as JSON text."""
-    return json.dumps(pack_name(name))
 
 
 def pack_name(name: Any, *, strict: bool = True) -> Any:

@@ -113,40 +113,6 @@ class Conversions(Subsets):
         return cls(**frame_fields(frame, label, weights, categorical, probabilities, target))
 
     @classmethod
-    def from_huggingface(
-        cls,
-        ds: Any,
-        *,
-        image: str | None = None,
-        label: str | bool | None = None,
-        columns: Sequence[str] | None = None,
-        max_samples: int | None = None,
-        generator: torch.Generator | None = None,
-        progress: Progress = None,
-    ) -> Self:
-        """The rows of one split of a Hugging Face dataset.
-
-        Args:
-            ds: a ``datasets.Dataset``, not a stream.
-            image: the column of images, scaled to 0 … 1; by default the one declared as such.
-            label: the column of labels; by default the one declared as classes or called
-                ``label``; False for none. Declared classes keep their names and order.
-            columns: columns of numbers instead of an image, or one column of arrays; by default
-                all others.
-            max_samples: draw at most this many samples, uniformly, before any is read.
-            generator: source of randomness of the draw.
-            progress: as in ``from_torch``.
-
-        Example:
-            >>> import advect as ad
-            >>> from datasets import load_dataset  # doctest: +SKIP
-            >>> ad.LabeledDataset.from_huggingface(load_dataset("beans", split="train"))  # doctest: +SKIP
-        """
-        from advect.io.adapters import hugging_fields
-
-        return cls(**hugging_fields(ds, image, label, columns, max_samples, generator, progress))
-
-    @classmethod
     def from_folder(
         cls,
         path: str | PathLike[str],
@@ -256,10 +222,10 @@ class Conversions(Subsets):
         Label laws are not written: they are estimated again.
 
         Args:
-            path: its suffix gives the format. ``.npz`` and ``.parquet`` keep everything else;
-                ``.csv`` and ``.tsv`` (also with ``.gz``) need the same options to be read again,
-                and lose classes without samples. Without a suffix it is a folder of 8-bit PNG
-                images, one directory per class.
+            path: its suffix gives the format. ``.npz`` keeps everything else; the tables
+                ``.parquet``, ``.csv`` and ``.tsv`` (the last two also with ``.gz``) need the same
+                options to be read again, and lose classes without samples. Without a suffix it is a
+                folder of 8-bit PNG images, one directory per class.
             overwrite: whether to replace an existing file or folder of images.
 
         Example:

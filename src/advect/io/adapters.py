@@ -1,5 +1,4 @@
-"""From torch datasets, data frames, Hugging Face datasets and files to the arguments of
-``LabeledDataset``, and back."""
+"""From torch datasets, data frames and files to the arguments of ``LabeledDataset``, and back."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from advect._util.checks import check_count, check_known, check_weights, one_or_more, refuse_if
+from advect._util.checks import check_count, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
-from advect.io.formats.content import Content, are_images, number_dtype, plain
+from advect.io.formats.content import Content, are_images, by_name, number_dtype
 from advect.io.formats.folder import convert
 from advect.io.formats.table import Column, check_names, data_frame, grid_names, layout
 
@@ -28,24 +27,18 @@ _FIELDS = ("classes", "columns", "table", "weights", "probabilities", "targets",
 
 def source_fields(source: Content, draw: Draw, progress: Progress) -> dict[str, Any]:
     """The rows of a draw are chosen from the labels; then only these are read."""
-    rows = draw.rows(torch.from_numpy(source.codes), source.classes or ())
-    read, back = (None, None) if rows is None else torch.unique(rows, return_inverse=True)
-    with track(len(source) if read is None else len(read), "reading samples", progress) as advance:
-        x = source.read(None if read is None else read.numpy(), advance)
-    fields = {"x": x, "y": source.labels} | {name: getattr(source, name) for name in _FIELDS}
+    drawn = draw.rows(torch.from_numpy(source.codes), source.classes or ())
+    rows = np.arange(len(source)) if drawn is None else drawn.numpy()
+    fields = {name: getattr(source, name) for name in _FIELDS}
     if source.targets is None:
         fields["target_columns"] = None
-    if rows is not None and back is not None:
-        fields["x"] = x[back.numpy()]
-        if source.labels is not None:
-            fields["y"] = [source.labels[row] for row in rows.tolist()]
-        for name in ("probabilities", "targets"):
-            if fields[name] is not None:
-                fields[name] = fields[name][rows.numpy()]
-        if source.weights is not None:  # scaled first, as those of the whole dataset
-            weights = torch.tensor(source.weights, dtype=torch.float64)
-            fields["weights"] = check_weights("weights", weights, len(source))[rows]
-    return fields
+    if source.labels is not None:
+        fields["y"] = [source.labels[row] for row in rows.tolist()]
+    for name in ("probabilities", "targets", "weights"):
+        if fields[name] is not None:
+            fields[name] = fields[name][rows]
+    with track(len(rows), "reading samples", progress) as advance:
+        return fields | {"x": source.read(rows, advance)}
 
 
 def frame_fields(
@@ -74,25 +67,32 @@ def frame_fields(
             columns = columns.drop(str(label))
         table = columns.to_arrow().combine_chunks().unify_dictionaries()
     except TypeError:
-        got, remedy = type(frame).__name__, "Arrays go to LabeledDataset(x, y)."
-        raise InputError("a data frame of pandas, polars or Arrow is needed", got, remedy) from None
+        raise InputError(
+            "a data frame of pandas, polars or Arrow is needed",
+            type(frame).__name__,
+            "Arrays go to LabeledDataset(x, y).",
+        ) from None
     except pa.ArrowException as error:
-        what, remedy = "features must be numbers, truth values or text", "Convert or drop them."
-        raise InputError(what, error, remedy) from None
-    by_name = type(weights) is str and (weights in table.column_names or weights != "balanced")
-    asked = {"target": target, "probabilities": probabilities}
-    asked |= {"label": False, "weights": weights if by_name else False}
-    roles = layout(where, table.column_names, **asked)
+        raise InputError(
+            "features must be numbers, truth values or text", error, "Convert or drop them."
+        ) from None
+    is_column = type(weights) is str and (weights in table.column_names or weights != "balanced")
+    roles = layout(
+        where,
+        table.column_names,
+        label=False,
+        weights=weights if is_column else False,
+        target=target,
+        probabilities=probabilities,
+    )
     categories = _categories(table, categorical)
-    source = table_content(where, table, roles, categories=categories, categorical=categorical)
-    fields = {name: getattr(source, name) for name in _FIELDS}
-    if source.probabilities is not None:
+    content = table_content(where, table, roles, categories=categories, categorical=categorical)
+    if content.table is not None and type(label) is str:
+        content.table = replace(content.table, label=label)
+    if content.probabilities is not None:
         labels.pop("classes", None)
-    if not by_name:
-        fields["weights"] = weights
-    if source.table is not None and type(label) is str:
-        fields["table"] = replace(source.table, label=label)
-    return {**fields, "x": source.read(), **labels}
+    fields = source_fields(content, Draw(), False) | labels
+    return fields if is_column else fields | {"weights": weights}
 
 
 def _frame_labels(series: Any) -> dict[str, Any]:
@@ -141,10 +141,6 @@ class NamedTensors(TensorDataset):
         self.classes = classes
 
 
-class _Probabilities(tuple):
-    """The probabilities of classes for a sample, in place of its label."""
-
-
 def torch_fields(
     dataset: Any,
     max_samples: int | None,
@@ -165,24 +161,23 @@ def torch_fields(
         declared: list[Any] = [getattr(owner, "classes", None) for owner in owners]
         classes = next((names for names in declared if type(names) in (list, tuple)), None)
     names = None if classes is None else list(classes)
-    x, labels = _read(dataset, max_samples, generator, progress, targets)
+    probabilities = probabilities or NamedTensors in map(type, owners)
+    vectors = targets or probabilities
+    x, labels = _read(dataset, max_samples, generator, progress, vectors)
     if targets:
         try:
             return {"x": x, "targets": np.array(labels, dtype=np.float64)}
         except (TypeError, ValueError):
-            got, remedy = type(labels[0]).__name__, "Return (x, y) with a float y."
-            raise InputError("targets must be a number for each sample", got, remedy) from None
+            raise InputError(
+                "targets must be a number for each sample",
+                type(labels[0]).__name__,
+                "Return (x, y) with a float y.",
+            ) from None
     if names is None and all(label is None for label in labels):
         return {"x": x}
-    if any(type(label) is _Probabilities for label in labels):
-        if not probabilities and not any(type(owner) is NamedTensors for owner in owners):
-            raise InputError(
-                "labels must be one for each sample",
-                f"shape ({len(labels)}, {len(labels[0])})",
-                "Use argmax(1), or probabilities=True for soft labels.",
-            )
+    if probabilities and type(labels[0]) is list:
         return {"x": x, "probabilities": np.array(labels), "classes": names}
-    return {"x": x, "y": _by_name(labels, names), "classes": names}
+    return {"x": x, "y": by_name(labels, names), "classes": names}
 
 
 def _read(
@@ -190,18 +185,11 @@ def _read(
     max_samples: int | None,
     generator: torch.Generator | None,
     progress: Progress,
-    targets: bool,
-) -> tuple[Any, list[Any]]:
+    vectors: bool,
+) -> tuple[np.ndarray, list[Any]]:
     """Samples and labels of a dataset with positions, a loader or a stream.
 
     Rows of a dataset with positions are chosen before any is read. A stream is read once."""
-    if type(dataset) in (TensorDataset, NamedTensors):  # other subclasses may change their items
-        x, y = _pair(dataset.tensors, "the TensorDataset")
-        rows = torch.as_tensor(some_rows(len(dataset), max_samples, generator))
-        x, y = x.detach()[rows], None if y is None else y.detach()[rows]
-        if y is None or (targets and y.ndim == 2):
-            return x, [None] * len(x) if y is None else y.tolist()
-        return x, _labels(y, len(x), "the TensorDataset")
     members, total = {*dir(dataset)}, 0
     # text and frames can be iterated over, but hold no samples
     foreign = type(dataset) in (str, bytes, dict) or "iloc" in members
@@ -214,13 +202,17 @@ def _read(
     with suppress(TypeError, NotImplementedError):
         total = len(dataset)
     if isinstance(dataset, DataLoader) and dataset.batch_sampler is not None:
-        batches = _loader_batches(dataset)
+        batches = _batches(dataset, vectors)
     elif "__getitem__" in members and total and not isinstance(dataset, IterableDataset):
         rows = some_rows(total, max_samples, generator)
+        total, max_samples = len(rows), None
         items: Any = dataset
-        batches, total, max_samples = _single(items[row] for row in rows), len(rows), None
+        if type(dataset) in (TensorDataset, NamedTensors):  # subclasses may change their items
+            batches = _batches([[tensor[list(rows)] for tensor in items.tensors]], vectors)
+        else:
+            batches = _single((items[row] for row in rows), vectors)
     else:
-        batches = _single(dataset)
+        batches = _single(dataset, vectors)
     with track(total, "reading samples", progress) as advance:
         samples, labels = _collect(batches, max_samples, generator, advance)
     return np.stack(samples), labels
@@ -277,24 +269,7 @@ def _as_sample(x: Any, where: str) -> np.ndarray:
     return floats / np.float32(255) if bright else floats
 
 
-def _by_name(labels: Sequence[Any], classes: Sequence[Any] | None) -> list[Any]:
-    """Labels by name: whole numbers are positions in ``classes``, if known; −1 is missing."""
-    if classes is None:
-        return list(labels)
-    names = []
-    for label in map(plain, labels):
-        whole = type(label) in (int, bool, float) and label % 1 == 0
-        refuse_if(
-            whole and not -1 <= label < len(classes),
-            f"labels that are whole numbers must be positions in the {len(classes)} classes",
-            label,
-            "Pass all classes, classes=[…], or labels by name.",
-        )
-        names.append(label if not whole else None if label < 0 else classes[int(label)])
-    return names
-
-
-def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
+def _batches(loader: Iterable[Any], vectors: bool) -> Iterator[Batch]:
     for at, batch in enumerate(loader):
         where = f"batch {at}"
         x, y = _pair(batch, where)
@@ -302,32 +277,32 @@ def _loader_batches(loader: DataLoader) -> Iterator[Batch]:
             x = np.stack([_as_sample(sample, where) for sample in x])
         x = _as_sample(x, where)
         refuse_if(x.ndim == 0, "batches must have an axis of samples", where, "Check collate_fn.")
-        yield x, [None] * len(x) if y is None else _labels(y, len(x), where)
+        yield x, [None] * len(x) if y is None else _labels(y, len(x), where, vectors)
 
 
-def _single(items: Iterable[Any]) -> Iterator[Batch]:
+def _single(items: Iterable[Any], vectors: bool) -> Iterator[Batch]:
     """Items as batches of one sample."""
     for at, item in enumerate(items):
         x, y = _pair(item, f"sample {at}")
-        labels = _labels(y, 1, f"sample {at}") if hasattr(y, "reshape") else [y]
+        labels = _labels(y, 1, f"sample {at}", vectors) if hasattr(y, "reshape") else [y]
         yield _as_sample(x, f"sample {at}")[None], labels
 
 
-def _labels(y: Any, n: int, where: str) -> list[Any]:
-    """The labels of n samples as a list."""
-    array = hasattr(y, "reshape")
-    length = (len(y),) if type(y) in (list, tuple) else ()
-    shape: tuple[int, ...] = tuple(y.shape) if array else length
-    soft = shape[:1] == (n,) if len(shape) == 2 else n == 1 and len(shape) == 1
-    if shape and soft and shape[-1] > 1 and array and "float" in str(y.dtype):
-        return [_Probabilities(row) for row in y.reshape(n, -1).tolist()]
+def _labels(y: Any, n: int, where: str, vectors: bool) -> list[Any]:
+    """The labels of n samples; with ``vectors``, each may be a list of numbers."""
+    if type(y) in (list, tuple) and len(y) == n:
+        return list(y)
+    shape = np.shape(y)
+    size = math.prod(shape)
+    if vectors and size > n and size % n == 0:
+        return y.reshape(n, -1).tolist()
     refuse_if(
-        math.prod(shape) != n or not (shape or array),
+        size != n or not hasattr(y, "reshape"),
         f"labels must be one for each sample in {where}",
         f"shape {shape}",
-        "Turn one-hot rows to labels with argmax(1).",
+        "Turn one-hot rows to labels with argmax(1), or pass probabilities=True.",
     )
-    return y.reshape(n).tolist() if array else list(y)
+    return y.reshape(n).tolist()
 
 
 def _pair(item: Any, where: str) -> tuple[Any, Any]:
@@ -338,7 +313,7 @@ def _pair(item: Any, where: str) -> tuple[Any, Any]:
         isinstance(item, dict) or len(item) not in (1, 2),
         "items must be x or (x, y)",
         f"{len(item)} parts in {where}",
-        "Wrap the dataset; Hugging Face datasets go to LabeledDataset.from_huggingface.",
+        "Pass pairs: from_torch((row['image'], row['label']) for row in dataset).",
     )
     return item[0], item[1] if len(item) == 2 else None
 
@@ -353,55 +328,3 @@ def label_array(labels: Sequence[Hashable]) -> np.ndarray:
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
     return array
-
-
-def hugging_fields(
-    ds: Any,
-    image: str | None,
-    label: str | bool | None,
-    columns: Sequence[str] | None,
-    max_samples: int | None,
-    generator: torch.Generator | None,
-    progress: Progress,
-) -> dict[str, Any]:
-    """The arguments of ``LabeledDataset`` for one split of a Hugging Face dataset: images are read
-    one by one, tables as Arrow."""
-    refuse_if(
-        not {"features", "select", "__len__"} <= {*dir(ds)},
-        "from_huggingface takes one split, not streamed",
-        type(ds).__name__,
-        "Pass ds['train'].",
-    )
-    y = None if label is False else label
-    declared = {name: getattr(ds.features[name], "names", None) for name in ds.column_names}
-    if label is None:
-        labels = [name for name in declared if declared[name] is not None]
-        labels = labels or [name for name in ("label",) if name in ds.column_names]
-        refuse_if(
-            len(labels) > 1, "several columns hold classes", ", ".join(labels), "Pass label=…."
-        )
-        y = labels[0] if labels else None
-    features = [name for name in ds.column_names if name != y]
-    pictures = [name for name in features if type(ds.features[name]).__name__ == "Image"]
-    names = one_or_more(image or columns or pictures or features)
-    for name in (*names, *([] if y is None else [y])):
-        check_known("column", name, ds.column_names)
-    what, remedy = "a split needs samples with a column of features", "Pass columns=[…]."
-    refuse_if(not names or len(ds) == 0, what, f"{len(ds)} samples, columns {names}", remedy)
-    rows = some_rows(len(ds), max_samples, generator)
-    ds = ds.select(rows) if len(rows) < len(ds) else ds
-    classes = declared.get(y)
-    if image is not None or names == pictures[:1]:
-        items = (ds[row] for row in range(len(ds)))
-        pairs = ((item[names[0]], None if y is None else item[y]) for item in items)
-        with track(len(ds), "reading samples", progress) as advance:
-            samples, targets = _collect(_single(pairs), None, None, advance)
-        return {"x": np.stack(samples), "y": _by_name(targets, classes), "classes": classes}
-    refuse_if(
-        set(names) & set(pictures), "several columns hold images", ", ".join(names), "Pass image=…."
-    )
-    table = ds.select_columns(names + ([] if y is None else [y])).with_format("arrow")[:]
-    fields = frame_fields(table, y, None, None)
-    return (
-        fields if y is None else fields | {"y": _by_name(fields["y"], classes), "classes": classes}
-    )

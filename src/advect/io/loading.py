@@ -170,7 +170,6 @@ def load(
         _check_options(what.format(path), options, [*known, *_SAMPLING])
         data = read(path, **options)
     else:
-        _check_options(f"{kind} files", options, [*files.reader_options(kind), *_SAMPLING])
         data = files.open_source(path, kind, **options)
     draw = Draw(**sampling)
     if isinstance(data, Content):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -38,11 +37,19 @@ def open_frame(path: str, units: str | None = None) -> LabeledDataset:
         if not steps:
             raise damaged(directory, "a run", "it has no complete frame")
         if match is not None and match["by"]:
-            what, remedy = f"no frame of step {number} in {directory}", "Name one."
-            refuse_if(number not in steps, what, f"steps {', '.join(map(str, steps[:20]))}", remedy)
+            refuse_if(
+                number not in steps,
+                f"no frame of step {number} in {directory}",
+                f"steps {', '.join(map(str, steps[:20]))}",
+                "Name one.",
+            )
             number = steps.index(number)
-        what = f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}"
-        refuse_if(not -len(steps) <= number < len(steps), what, number, "Name one of these.")
+        refuse_if(
+            not -len(steps) <= number < len(steps),
+            f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}",
+            number,
+            "Name one of these.",
+        )
         frame = trajectory[number].dataset
     place, space = directory / "space.json", None
     if place.exists():
@@ -96,24 +103,15 @@ def _warn(text: str) -> None:
 
 def check_space(directory: Path, remedy: str) -> None:
     """Refuse a run whose feature space is missing: the units of its frames are unknown."""
+    config = directory / "config.toml"
     refuse_if(
-        not (directory / "space.json").exists() and _had_space(directory),
+        not (directory / "space.json").exists()
+        and config.is_file()
+        and b"target" in config.read_bytes(),
         "the run had a feature space, and its space.json is missing",
         directory,
         f"Restore it from a copy. {remedy}",
     )
-
-
-def _had_space(directory: Path) -> bool:
-    """Whether the run had a target; also if its files are damaged."""
-    try:
-        env, config = directory / "env.json", directory / "config.toml"
-        digests = json.loads(read_text(env))["digests"] if env.exists() else {}
-        options = tomllib.loads(read_text(config)) if config.exists() else {}
-        terms = any("target=" in str(term) for term in options.get("functional", ()))
-        return "target" in options or terms or any(str(n).startswith("target") for n in digests)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return True
 
 
 def space_from(facts: object, path: Path, **coders: Any) -> FeatureSpace:

@@ -163,11 +163,10 @@ class FeatureSpace:
     def invert(self, data: Samples, side: str = "source") -> Samples:
         """Map samples of the common space to the units, size, channels and columns of one side.
 
-        What ``apply`` kept comes back up to rounding. What it lost is filled in: columns and an
-        alpha channel that were dropped by their mean, dropped principal components by least
-        squares, color by gray, shrunk images by the bilinear enlargement with the least change that
-        shrinks to the given image. Enlarged images come back by least squares. Resizing can exceed
-        the range of the pixels at edges.
+        What ``apply`` kept comes back up to rounding. What it lost is filled in: dropped columns by
+        their mean, dropped principal components by least squares, color by gray, shrunk images by
+        the bilinear enlargement with the least change that shrinks to the given image. Enlarged
+        images come back by least squares. Resizing can exceed the range of the pixels at edges.
 
         Args:
             data: a dataset in the space, or an array (n, …).
@@ -326,10 +325,10 @@ def harmonize(
 ) -> tuple[LabeledDataset, ...]:
     """Bring two or more datasets into one feature space and one dtype.
 
-    Images are samples of shape (H, W), (H, W, C) with C = 1, 3 or 4, or (C, H, W) with C = 1 or 3
-    and H, W > 4. They get the channel axis of the target where it has as many channels, otherwise
-    the shape (H, W) or (H, W, 3). Alpha channels are dropped. Other samples are vectors, matched by
-    column names if both sides have them (in the order of the target), otherwise by position.
+    Images are samples of shape (H, W), (H, W, C) with C = 1 or 3, or (C, H, W) with H, W > 4. They
+    get the channel axis of the target where it has as many channels, otherwise the shape (H, W) or
+    (H, W, 3). Other samples are vectors, matched by column names if both sides have them (in the
+    order of the target), otherwise by position.
     ``FeatureSpace.fit`` takes the same options and also maps new samples, and samples back.
 
     Args:
@@ -340,9 +339,8 @@ def harmonize(
         size: side or (height, width) of images; by default the larger height and width. Resizing
             is bilinear and antialiased.
         channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"``, or None: rgb if either is.
-        columns: None for an error if the columns differ; ``"common"`` to keep the shared ones;
-            ``"union"`` to keep all. A missing column gets the mean of the other side after scaling,
-            a missing category (``coat=long``) gets 0.
+        columns: None for an error if the columns differ, ``"common"`` to keep the shared ones. A
+            value of a category (``coat=long``) that a side lacks is 0 there.
         scale: ``"unit"`` maps each dataset to [0, 1] by its own range; ``"standardize"`` subtracts
             the mean of each feature over both datasets and divides by its standard deviation;
             ``"standardize-target"`` uses the statistics of the target. Weights are ignored, and

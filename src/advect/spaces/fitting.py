@@ -108,7 +108,7 @@ def _layout_steps(
         steps: Steps = ([], [])
         for side, data in zip(steps, sets, strict=True):
             if data.sample_shape != shape:
-                side.append(Pixels.fit(data.x, data.sample_shape, shape))
+                side.append(Pixels(data.sample_shape, shape))
         return steps, shape, None, True
     absent = size is None and channels is None
     require(absent, "size and channels are for images", shapes, "Leave them out.")

@@ -16,7 +16,7 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     """(channels, height, width) of a sample, or None if it is not an image."""
     if len(shape) == 2:
         return 1, *shape
-    if len(shape) == 3 and shape[2] in (1, 3, 4):
+    if len(shape) == 3 and shape[2] in (1, 3):
         return shape[2], shape[0], shape[1]
     return shape if len(shape) == 3 and _channels_first(shape) else None
 
@@ -33,21 +33,14 @@ def brightness_range(*sides: tuple[tuple[int, ...], Tensor]) -> tuple[float, flo
 
 @dataclass(frozen=True, eq=False)
 class Pixels(Step):
-    """Images of shape ``shape`` resized to ``out``, gray or rgb; ``alpha`` restores a channel."""
+    """Images of shape ``shape`` resized to ``out``, gray or rgb."""
 
     shape: tuple[int, ...]
     out: tuple[int, ...]
-    alpha: float | None = None
     kind: ClassVar[str] = "pixels"
 
-    @classmethod
-    def fit(cls, x: Tensor, shape: tuple[int, ...], out: tuple[int, ...]) -> Pixels:
-        planes = _planes(x, shape)
-        alpha = float(planes[:, 3].double().mean()) if planes.shape[1] == 4 else None
-        return cls(shape, out, alpha)
-
     def apply(self, x: Tensor) -> Tensor:
-        planes = _planes(x, self.shape)[:, :3]
+        planes = _planes(x, self.shape)
         channels, height, width = layout(self.out) or self.out
         if channels == 1 and planes.shape[1] == 3:
             luma = planes.new_tensor([0.299, 0.587, 0.114])
@@ -62,11 +55,7 @@ class Pixels(Step):
             tall = _inverse(height, planes.shape[2]).to(x.device)
             wide = _inverse(width, planes.shape[3]).to(x.device)
             planes = (tall @ planes.double() @ wide.mT).to(x.dtype)
-        if channels > 1:
-            planes = planes.expand(-1, 3, -1, -1)
-        if channels == 4:
-            planes = torch.cat([planes, torch.full_like(planes[:, :1], self.alpha or 0.0)], dim=1)
-        return _flat(planes, self.shape)
+        return _flat(planes.expand(-1, channels, -1, -1), self.shape)
 
     def describe(self) -> str:
         return f"images of shape {self.shape} as {self.out}"
@@ -80,7 +69,7 @@ def image_shape(like: tuple[int, ...], channels: int, sides: tuple[int, int]) ->
 
 
 def _channels_first(shape: tuple[int, ...]) -> bool:
-    return shape[2] not in (1, 3, 4) and shape[0] in (1, 3) and min(shape[1:]) > 4
+    return shape[2] not in (1, 3) and shape[0] in (1, 3) and min(shape[1:]) > 4
 
 
 def _planes(x: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -121,7 +121,7 @@ def pixels(data: LabeledDataset, rows: list[int]) -> np.ndarray:
     channels, *sides = layout(data.sample_shape) or data.sample_shape
     shape = tuple(sides) if channels == 1 else (*sides, 3)
     x = data.x.detach()[rows]
-    return as_array(Pixels.fit(x, data.sample_shape, shape).apply(x)).reshape(len(rows), *shape)
+    return as_array(Pixels(data.sample_shape, shape).apply(x)).reshape(len(rows), *shape)
 
 
 def scaled(pictures: np.ndarray) -> np.ndarray:

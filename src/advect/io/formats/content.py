@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,27 +71,22 @@ class Content:
     def _check_parts(self) -> None:
         """Labels, weights, columns, soft labels and targets must fit the features."""
         n, k = len(self), len(self.classes or ())
-        parts = {"probabilities": (n, k), "labels": (n,), "weights": (n,), "targets": (n,)}
-        for name, wanted in parts.items():
+        shapes = {"probabilities": (n, k), "labels": (n,), "weights": (n,), "targets": (n,)}
+        for name, wanted in shapes.items():
             values = getattr(self, name)
-            shape = np.shape(values) if name != "labels" else (len(values or ()),)
+            shape = (len(values),) if type(values) is list else np.shape(values)
             refuse_if(
                 values is not None and shape[: len(wanted)] != wanted,
                 f"{name} must fit the {n} samples of {self.path}",
                 f"shape {shape}, not {wanted}",
                 "Fix it.",
             )
-        if self.weights is not None and self.weights.dtype.kind not in "fiu":
-            raise InputError("weights must be numbers", self.weights.dtype, "Store numbers.")
-        if self.columns is not None and (len(set(self.columns)),) != self.shape:
-            what = f"columns must fit the {self.shape} features of {self.path}"
-            raise InputError(what, f"{len(self.columns)} names", "Use different names.")
 
     def __len__(self) -> int:
         return self.x.shape[0]
 
     def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Features of the rows at these increasing positions, a block at a time; bytes of images
+        """Features of the rows at these positions, a block at a time; bytes of images
         are scaled to 0 … 1."""
         step = max(1, CHUNK // (math.prod(self.shape) * self.x.dtype.itemsize))
         for first in range(0, len(rows), step):
@@ -102,7 +97,7 @@ class Content:
             yield block
 
     def read(self, rows: np.ndarray | None = None, advance: Advance = lambda k: None) -> np.ndarray:
-        """Features of the rows at these increasing positions, (k, …); None for all."""
+        """Features of the rows at these positions, (k, …); None for all."""
         width = math.prod(self.shape) * self.dtype.itemsize
         check_size(self.path, (len(self) if rows is None else len(rows)) * (width + 8))
         rows = np.arange(len(self)) if rows is None else rows
@@ -142,6 +137,25 @@ def plain(label: Any) -> Any:
         return label
     missing = type(label).__name__ in ("NAType", "NaTType") or label != label
     return None if missing else label
+
+
+def by_name(labels: Iterable[Any], classes: Sequence[Any] | None) -> list[Any]:
+    """Labels by name: whole numbers are positions in ``classes``, if known; −1 is missing."""
+    if classes is None:
+        return list(labels)
+    names = []
+    for label in map(plain, labels):
+        is_position = type(label) in (int, bool, float) and label % 1 == 0
+        refuse_if(
+            is_position and not -1 <= label < len(classes),
+            f"labels that are whole numbers must be positions among classes, of which {len(classes)} are known",
+            label,
+            "Name all classes, or pass labels by name. −1 is a missing label.",
+        )
+        if is_position:
+            label = None if label < 0 else classes[int(label)]
+        names.append(label)
+    return names
 
 
 def as_names(y: np.ndarray, where: object) -> list[Any]:

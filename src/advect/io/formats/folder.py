@@ -103,8 +103,8 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
     return image.convert(mode or ("L" if image.mode in _GRAY else "RGB"))
 
 
-def write_folder(path: Path, content: Content, overwrite: bool) -> None:
-    """An 8-bit PNG for each sample, in the directory of its class."""
+def write_folder(path: Path, content: Content) -> None:
+    """An 8-bit PNG for each sample, in the directory of its class; replaces a folder of images."""
     from PIL import Image
 
     x, labels, weights = content.x, content.labels, content.weights
@@ -126,9 +126,9 @@ def write_folder(path: Path, content: Content, overwrite: bool) -> None:
         share = float(((x < 0) | (x > 1)).mean())
         text = f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped"
         warnings.warn(text, stacklevel=5)
-    if overwrite and path.is_dir():
+    if path.is_dir():
         _check_images_only(path)
-    with atomic_directory(path, overwrite=overwrite) as temporary:
+    with atomic_directory(path, overwrite=True) as temporary:
         for row, label in enumerate(labels or ()):
             name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
             directory = temporary / (name or "%")

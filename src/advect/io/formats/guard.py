@@ -1,4 +1,4 @@
-"""Errors of files as ``InputError``, and limits against pipes, devices and decompression bombs."""
+"""Errors of files as ``InputError``; pipes, devices and what exceeds the memory are refused."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from advect._util.checks import refuse_if
-from advect._util.memory import check_room, readable
+from advect._util.memory import check_room
 from advect.errors import InputError
 
 _BROKEN = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),
     *(NotImplementedError, RecursionError),  # the last for JSON that is nested too deep
 )
-_GROWTH, _SMALL = 500, 1 << 26  # only almost constant data shrinks more; 64 MiB do no harm
 _CHUNK = 1 << 20
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -79,28 +78,16 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path, packed: bool) -> bytes:
-    """The content of a file, decompressed by gzip if it is packed, within the limits."""
-    size = path.stat().st_size
+    """The content of a file, decompressed by gzip if it is packed, as far as it fits into memory."""
+    check_size(path, path.stat().st_size)
     if not packed:
-        check_size(path, size)
         return path.read_bytes()
     content = bytearray()
     with gzip.open(path) as file:
         while chunk := file.read(_CHUNK):
             content += chunk
-            check_growth(path, "content", len(content), size)
             check_size(path, len(content))
     return bytes(content)
-
-
-def check_growth(path: Path, what: str, size: int, packed: int) -> None:
-    """Refuse ``packed`` bytes that decompress to out of proportion more."""
-    refuse_if(
-        size > max(_SMALL, _GROWTH * packed),
-        "a compressed file grows too much to be safe",
-        f"{what} of {readable(size)} in {readable(packed)} of {path}",
-        f"If you trust it, save it uncompressed. The limit is {_GROWTH} times its size.",
-    )
 
 
 def check_size(path: Path, size: int) -> None:

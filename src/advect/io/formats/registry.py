@@ -14,7 +14,6 @@ from typing import Any
 from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
-from advect.io.formats.arrays import is_idx
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_regular, reading
 
@@ -79,8 +78,12 @@ def register_format(
     )
     others = {suffix: kind for suffix, kind in _kinds().items() if kind != name}
     for suffix in endings:
-        what, remedy = "a suffix must start with a dot and be free", f"Taken: {', '.join(others)}."
-        refuse_if(not suffix.startswith(".") or suffix in others, what, repr(suffix), remedy)
+        refuse_if(
+            not suffix.startswith(".") or suffix in others,
+            "a suffix must start with a dot and be free",
+            repr(suffix),
+            f"Taken: {', '.join(others)}.",
+        )
     _formats[name] = Format(read, write, endings)
 
 
@@ -130,10 +133,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     """The format of an existing file or folder."""
     path = as_path(path)
     check_regular(path)
-    if is_idx(path):
-        return "idx"
     if path.is_dir():
-        return "folder"
+        return "idx" if any(path.glob("*-idx?-ubyte*")) else "folder"
     suffix, kinds = _suffix(path), _kinds()
     check_known(f"suffix of {path.name} (or pass kind=…)", suffix, kinds)
     return kinds[suffix]
@@ -146,10 +147,14 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     if suffix:
         check_known("suffix of a file to write", suffix, kinds)
     kind = kinds.get(suffix, "folder")
-    writer, is_folder = _load(_formats[kind].write), kind == "folder"
+    writer = _load(_formats[kind].write)
     try:
-        if path.exists() and not (path.is_dir() if is_folder else path.is_file()):
-            raise InputError("something else is in the way", path, "Choose another name.")
+        refuse_if(
+            path.exists() and not (path.is_dir() if kind == "folder" else path.is_file()),
+            "something else is in the way",
+            path,
+            "Choose another name.",
+        )
         refuse_if(
             not overwrite and (path.is_file() or (path.is_dir() and any(path.iterdir()))),
             "the path exists already",
@@ -157,11 +162,11 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
             "Pass overwrite=True, or choose another name.",
         )
         if kind in _OURS:
-            writer(path, content, *([overwrite] if is_folder else []))
+            writer(path, content)
         else:
             with atomic_file(path) as temporary:
                 writer(temporary, content)
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError, OverflowError) as error:
         got = f"{path} ({getattr(error, 'strerror', None) or error})"
         raise InputError("cannot write there", got, "Choose another place.") from error
 

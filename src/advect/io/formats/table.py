@@ -21,7 +21,7 @@ LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these column
 # 007 is a name; pandas writes 1.0 where labels are missing
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0)?", re.ASCII)
 _GRID = re.compile(r"x((?:\[\d+\])+)")
-_SOFT = re.compile(r"probability\[(.*)\]", re.DOTALL)  # columns of soft labels, and their class
+_SOFT = "probability["  # columns of soft labels in our own files: probability[cat], …
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _DTYPES = ("bool", "category", "text", "float16", "float32", "float64", *_INTEGERS)
@@ -175,14 +175,21 @@ def layout(
     label = special(label, LABEL, "label column")
     weights = special(weights, WEIGHT, "weights column")
     taken = {label, weights, *targets, *soft}
-    others = [name for name in names if name not in ignored and not _SOFT.fullmatch(name)]
+    others = [name for name in names if name not in ignored and not name.startswith(_SOFT)]
     chosen = others if columns is None else [find(key, "feature column") for key in columns]
     features = [name for name in chosen if name not in taken]
-    if columns is not None and len(set(features)) < len(columns):
-        remedy = "Leave out the label, weights and targets."
-        raise InputError(f"columns must be different features of {path}", list(columns), remedy)
-    what = f"a table needs a column of features in {path}"
-    refuse_if(not features, what, ", ".join(names[:20]) or "no columns", "Add one.")
+    refuse_if(
+        columns is not None and len(set(features)) < len(columns),
+        f"columns must be different features of {path}",
+        columns,
+        "Leave out the label, weights and targets.",
+    )
+    refuse_if(
+        not features,
+        f"a table needs a column of features in {path}",
+        ", ".join(names[:20]) or "no columns",
+        "Add one.",
+    )
     return Layout(features, label, weights, targets, soft, classes)
 
 
@@ -190,21 +197,17 @@ def _soft_labels(
     path: object, names: Sequence[str], asked: Any, find: Callable[[Any, str], str]
 ) -> tuple[list[str], tuple[Any, ...]]:
     """Columns of soft labels and their classes: by our names, by a prefix, or one by one."""
-    keys = list(asked) if type(asked) in (list, tuple) else [asked]
+    keys = list(asked) if type(asked) in (list, tuple) else [_SOFT if asked is None else asked]
     if keys in ([False], []):
         return [], ()
-    if asked is None:
-        matches = [match for name in names if (match := _SOFT.fullmatch(name))]
-        columns, texts = [match[0] for match in matches], [match[1] for match in matches]
-    elif len(keys) == 1 and keys[0] not in names and type(keys[0]) is str:
+    if len(keys) == 1 and keys[0] not in names and type(keys[0]) is str:
         columns = [name for name in names if name.startswith(keys[0])]
         end = "]" if "[" in keys[0] else ""
         texts = [name.removeprefix(keys[0]).removesuffix(end) for name in columns]
     else:
         texts = columns = [find(key, "column of probabilities") for key in keys]
-    too_few = asked is not None and len(columns) < 2
     refuse_if(
-        too_few or len(set(texts)) < len(texts) or "" in texts,
+        (asked is not None and len(columns) < 2) or len(set(texts)) < len(texts) or "" in texts,
         f"probabilities need two or more columns of {path}",
         ", ".join(columns) or repr(asked),
         f"Name the columns or their prefix. Columns: {', '.join(names[:20])}.",
@@ -214,9 +217,12 @@ def _soft_labels(
 
 def check_names(path: object, names: Sequence[str]) -> None:
     """Columns must have different names."""
-    remedy = "Save it without the index (pandas: index=False), or name the column."
-    if "" in names:
-        raise InputError(f"each column needs a name in {path}", names.index(""), remedy)
+    refuse_if(
+        "" in names,
+        f"each column needs a name in {path}",
+        f"none in one of {len(names)}",
+        "Save it without the index (pandas: index=False), or name the column.",
+    )
     twice = [name for name, count in Counter(names).items() if count > 1]
     refuse_if(twice, f"columns must have different names in {path}", twice, "Rename one.")
 
@@ -279,7 +285,7 @@ def data_frame(content: Any, names: Sequence[str], label: str | None, weights: s
             content.classes,
             "Rename them, or save as .npz.",
         )
-        soft = [f"probability[{name}]" for name in classes]
+        soft = [f"{_SOFT}{name}]" for name in classes]
         columns += zip(soft, content.probabilities.T, strict=True)
     check_names("the table to write", [name for name, _ in columns])
     return pd.DataFrame(dict(columns))

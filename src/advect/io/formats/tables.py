@@ -1,30 +1,25 @@
-"""CSV and Parquet tables, read by pyarrow; CSV files may be compressed with gzip.
+"""CSV and Parquet tables, read by pyarrow and written by pandas; CSV files may be compressed with gzip.
 
-A Parquet file has a column for each feature, or lists. Our own files keep sample shape, column types
-and class names in its metadata."""
+A table has a column for each feature. A Parquet file of others may hold lists."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-import math
-from contextlib import suppress
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv, parquet
 
 from advect._util.atomic import atomic_file
-from advect._util.checks import one_or_more, refuse_if
-from advect.data.class_names import dump_name, pack_name, unpack_name
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 from advect.io.formats.arrow import is_number, is_text, table_content
 from advect.io.formats.content import Content
-from advect.io.formats.guard import check_growth, check_size, damaged, read_bytes
+from advect.io.formats.guard import check_size, damaged, read_bytes
 from advect.io.formats.table import (
     LABEL,
     WEIGHT,
@@ -35,7 +30,7 @@ from advect.io.formats.table import (
     text_labels,
 )
 
-_CSV, _PARQUET, _META = "a CSV table", "a Parquet file", b"advect"
+_CSV, _PARQUET = "a CSV table", "a Parquet file"
 _LONGEST = 1 << 24  # characters of a row
 _WIDEST = 1 << 20
 
@@ -88,22 +83,17 @@ def read_csv(
 def _first_line(path: Path, text: str, delimiter: str | None) -> tuple[str, list[str]]:
     """The delimiter and the cells of the first line that is not empty."""
     marks = delimiter or ("\t" if ".tsv" in path.name else ",;\t")
-    rows = {mark: _first_row(text[:_LONGEST], mark) for mark in marks}
-    mark = max(rows, key=lambda mark: len(rows[mark][0]))
-    names, position = [name.strip() for name in rows[mark][0]], rows[mark][1]
-    if not 0 < len(names) <= _WIDEST or position >= _LONGEST:
-        what = f"a table needs a first line of less than {_LONGEST:,} characters"
-        got = f"{len(names):,} columns in {path}"
-        raise InputError(f"{what} and at most {_WIDEST:,} columns", got, "Use .npz.")
-    return mark, names
-
-
-def _first_row(text: str, mark: str) -> tuple[list[str], int]:
-    """The cells of the first line that is not empty, and where it ends."""
-    stream, row = io.StringIO(text, newline=""), []
-    with suppress(csv.Error):  # for a cell that is too long
-        row = next((row for row in csv.reader(stream, delimiter=mark) if row), [])
-    return row, stream.tell()
+    line = next(filter(str.strip, io.StringIO(text[:_LONGEST])), "")
+    unquoted = re.sub('"[^"]*"', "", line)
+    mark = max(marks, key=unquoted.count)
+    refuse_if(
+        not line or len(line) == _LONGEST or unquoted.count(mark) >= _WIDEST,
+        f"a table needs a first line of less than {_LONGEST:,} characters "
+        f"and at most {_WIDEST:,} columns",
+        f"{unquoted.count(mark) + 1:,} columns in {path}",
+        "Use .npz.",
+    )
+    return mark, [name.strip() for name in next(csv.reader([line], delimiter=mark))]
 
 
 def _parse(text: str, mark: str, names: list[str], label: str | None, has_header: bool) -> Any:
@@ -123,21 +113,34 @@ def _parse(text: str, mark: str, names: list[str], label: str | None, has_header
 
 
 def write_csv(path: Path, content: Content) -> None:
-    """A header and a line for each sample. Classes without samples are not kept."""
+    """A header and a line for each sample."""
+    mark = "\t" if ".tsv" in path.name else ","
+    packed: Any = "gzip" if path.suffix == ".gz" else None
+    with atomic_file(path) as temporary:
+        _frame(content).to_csv(
+            temporary, sep=mark, index=False, compression=packed, chunksize=10_000
+        )
+
+
+def write_parquet(path: Path, content: Content) -> None:
+    """A column for each feature, and one for labels."""
+    with atomic_file(path) as temporary:
+        _frame(content).to_parquet(temporary, index=False)
+
+
+def _frame(content: Content) -> Any:
+    """The table to write. Classes without samples are not kept."""
     table, kinds = content.table or Table(), {type(name) for name in content.classes or ()}
     refuse_if(
         kinds not in (set(), {int}, {str}, {bool}),
-        "class names must be text or whole numbers in a CSV",
+        "class names must be text or whole numbers in a table",
         ", ".join(sorted(kind.__name__ for kind in kinds)),
-        "Rename the classes, or save as .npz or .parquet.",
+        "Rename the classes, or save as .npz.",
     )
     names = content.columns or grid_names(content.x.shape[1:])
     label = None if content.labels is None else table.label or LABEL
     frame = data_frame(content, names, label, table.weights or WEIGHT)
-    mark = "\t" if ".tsv" in path.name else ","
-    packed: Any = "gzip" if path.suffix == ".gz" else None
-    with atomic_file(path) as temporary:
-        frame.to_csv(temporary, sep=mark, index=False, compression=packed, chunksize=10_000)
+    return frame if label is None else frame.astype({label: object})
 
 
 def read_parquet(
@@ -149,13 +152,7 @@ def read_parquet(
         raise IsADirectoryError
     with parquet.ParquetFile(path, pre_buffer=False) as file:
         schema, n = file.schema_arrow, file.metadata.num_rows
-        _check_growth(path, file.metadata, schema)
-    facts = json.loads((schema.metadata or {}).get(_META, b"{}"))
-    own = Table.from_dict(facts["table"]) if "table" in facts else Table()
-    stored = {"label": own.label, "weights": own.weights, "target": facts.get("targets")}
-    for role, names in stored.items():
-        if roles.get(role) is None and names and {*one_or_more(names)} <= {*schema.names}:
-            roles[role] = names
+        _check_size(path, file.metadata, schema)
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     columns = layout(path, schema.names, ignored=index, **roles)
     # Text stays dictionary-encoded: a long text that is repeated is held once.
@@ -166,31 +163,15 @@ def read_parquet(
     table.validate(full=True)  # a damaged index may lie outside its dictionary
     if len(table) != n:
         raise damaged(path, _PARQUET, f"{len(table)} rows where {n} are declared")
-    categories = {column.name: column for column in own.columns if column.values}
-    options = {"categories": categories, "categorical": categorical, "dtype": dtype}
-    content = table_content(path, table, columns, **options)
-    shape = tuple(facts.get("shape", ()))
-    if any(type(size) is not int or size < 1 for size in shape):
-        raise damaged(path, _PARQUET, f"its metadata says shape {shape}")
-    if content.columns is None and math.prod(shape) == math.prod(content.shape):
-        content = replace(content, x=content.x.reshape(n, *shape))
-    if "classes" in facts and columns.label == (own.label or LABEL):
-        classes = tuple(unpack_name(name) for name in facts["classes"])
-        names = {dump_name(name) if facts["json"] else name: name for name in classes}
-        if unknown := set(content.labels) - names.keys() - {None}:
-            raise damaged(path, _PARQUET, f"label {unknown.pop()!r} is not among its classes")
-        labels = [names.get(label) for label in content.labels]
-        content = replace(content, labels=labels, classes=classes)
-    return content
+    return table_content(path, table, columns, categorical=categorical, dtype=dtype)
 
 
-def _check_growth(path: Path, facts: Any, schema: Any) -> None:
-    """Compare the size that the row groups declare with the size of the file."""
+def _check_size(path: Path, facts: Any, schema: Any) -> None:
+    """Refuse a table whose row groups declare more than fits into memory."""
     # not by their columns: the statistics of a damaged one end the process
     groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
     width = 8 * sum(_width(field.type) for field in schema)
     size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
-    check_growth(path, "a table", size, path.stat().st_size)
     check_size(path, size)
 
 
@@ -198,42 +179,3 @@ def _width(kind: Any) -> int:
     """Numbers in a cell: one, or the declared length of its lists."""
     size = getattr(kind, "list_size", None)
     return 1 if size is None else size * _width(kind.value_type)
-
-
-def write_parquet(path: Path, content: Content) -> None:
-    """A column for each feature, or one of lists for samples without column names."""
-    table, names = content.table or Table(), content.columns
-    label, weights = table.label or LABEL, table.weights or WEIGHT
-    if names is None and content.targets is not None:
-        names = grid_names(content.x.shape[1:])
-    label_column = None if content.labels is None else label
-    frame = data_frame(content, names or (), label_column, weights)
-    cells = table.cells(names or (), content.x.reshape(len(content.x), -1)[:1])
-    columns = tuple(column for _, _, column in cells if column is not None)
-    facts: dict[str, Any] = {"shape": list(content.x.shape[1:])}
-    facts["table"] = Table(columns, label, weights).to_dict()
-    if content.targets is not None:
-        facts["targets"] = list(content.target_columns or ())
-    values = {name: pa.array(frame[name]) for name in frame if name != label_column}
-    if names is None:
-        flat = pa.array(np.ascontiguousarray(content.x).reshape(-1))
-        values["x"] = pa.FixedSizeListArray.from_arrays(flat, math.prod(content.shape))
-    if content.labels is not None:
-        kind, labels = _arrow_type(content.classes), content.labels
-        facts |= {"classes": [pack_name(name) for name in content.classes], "json": kind is None}
-        if kind is None:
-            labels = [None if name is None else dump_name(name) for name in labels]
-        values[label] = pa.array(labels, kind or "string")
-    stored = pa.table(values).replace_schema_metadata({_META: json.dumps(facts).encode()})
-    with atomic_file(path) as temporary:
-        parquet.write_table(stored, temporary, row_group_size=1 << 16)
-
-
-def _arrow_type(names: tuple[Any, ...]) -> str | None:
-    """The type of a column that keeps class names as they are; None if there is none."""
-    kinds = {type(name) for name in names}
-    if kinds <= {str}:  # no lone surrogates
-        return "string" if all(n.encode("utf-8", "replace").decode() == n for n in names) else None
-    if kinds == {int}:
-        return "int64" if all(abs(name) < 2**63 for name in names) else None
-    return "bool" if kinds == {bool} else None
