@@ -161,7 +161,7 @@ BAD_CLASSES = {
     "class names must differ": [("aab", ["a", "a", "b"]), ([0, 1, 1], [1, 1.0])],
     "sequence; got str": [("aba", "ab")],
     "hashable": [("aba", [["a"], ["b"]])],
-    "None or NaN among classes": [("aba", ["a", "b", NAN]), ("aba", ["a", "b", None])],
+    "none may be missing": [("aba", ["a", "b", NAN]), ("aba", ["a", "b", None])],
     "-1 with classes": [([-1, 1, 0], ["a", "b"])],
     "2 with classes": [([0, 1, 2], ["a", "b"])],  # Once: blames the 0, which is a position
     "0 with classes": [
@@ -399,8 +399,8 @@ BAD_INDICES = {
     "of shape ()": [1, np.int64(1), torch.tensor(1)],
     "of shape (1, 2)": [[[0, 1]]],
     "each of the 5 samples; got 2": [[True, False], torch.tensor([True, False])],
-    "0 to 5": [[0, 5]],
-    "-6 to 0": [[-6, 0]],
+    "samples; got [5]": [[0, 5]],
+    "samples; got [-6]": [[-6, 0]],
     "all be zero": [[4]],  # the one sample without mass
     "positions or a mask": [["a"], None, {0, 1}, slice("a")],  # Once: each a TypeError of torch
     "complex128": [np.array([1j])],  # Once: the imaginary part is dropped, which leaves position 0
@@ -531,7 +531,7 @@ class TestSplit:
 
 
 BAD_LAWS = {
-    "needs a law; got law=None": [(None, [0, 1, 1])],
+    "must be Gaussians; got NoneType": [(None, [0, 1, 1])],
     "one dimension; got 3 and 2": [(two_laws(3), None)],
     "3 samples one of 2 laws; got shape (2,)": [(two_laws(), [0, 1])],
     "shape (3, 1)": [(two_laws(), [[0], [1], [1]])],

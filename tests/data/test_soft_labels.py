@@ -39,7 +39,7 @@ def test_probabilities_are_checked():
     ("given", "options", "message"),
     [
         (P * 1.1, {}, r"must sum to one; got 1\.1 in row"),
-        (P - 0.1, {}, r"not be negative; got -0\.1 in row 1, column 0"),
+        (P - 0.1, {}, r"not be negative; got -0\.1 in row 1"),
         (P[:3], {}, r"shape \(4, k\); got shape \(3, 3\)"),
         (P, {"classes": ["a", "b"]}, r"shape \(4, 2\); got shape \(4, 3\)"),
         (P[:, 0], {}, r"got shape \(4,\)"),

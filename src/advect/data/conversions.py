@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from advect._util.checks import check_known, one_or_more
+from advect._util.checks import check_known, one_or_more, refuse_if
 from advect._util.progress import Progress
 from advect._util.result import Table as Facts
 from advect.data.coerce import ALL
 from advect.data.sampling import Draw, Subsets
-from advect.errors import InputError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -73,8 +72,17 @@ class Conversions(Subsets):
         """
         from advect.io.adapters import torch_fields
 
-        options = {"probabilities": probabilities, "targets": targets}
-        return cls(**torch_fields(dataset, max_samples, classes, generator, progress, **options))
+        return cls(
+            **torch_fields(
+                dataset,
+                max_samples,
+                classes,
+                generator,
+                progress,
+                probabilities=probabilities,
+                targets=targets,
+            )
+        )
 
     @classmethod
     def from_frame(
@@ -311,22 +319,18 @@ class Conversions(Subsets):
 
         names = self.columns or ()
         wanted = list(dict.fromkeys(map(str, one_or_more(columns))))
-        if not names:
-            raise InputError(
-                "targets are taken from columns by name",
-                f"{self.dim} features without names",
-                "Pass ad.LabeledDataset(x, targets=y).",
-            )
+        refuse_if(
+            not names,
+            "targets are taken from columns by name",
+            f"{self.dim} features without names",
+            "Pass ad.LabeledDataset(x, targets=y).",
+        )
         for name in wanted:
             check_known("target column", name, names)
         at = [names.index(name) for name in wanted]
         rest = [k for k in range(len(names)) if k not in at]
-        if not rest:
-            raise InputError(
-                "a dataset needs a feature besides its targets",
-                ", ".join(names),
-                "Name fewer targets.",
-            )
+        what, remedy = "a dataset needs a feature besides its targets", "Name fewer targets."
+        refuse_if(not rest, what, ", ".join(names), remedy)
         features = tuple(names[k] for k in rest)
         shape = grid_shape(features)
         labels = {} if self.classes else {"y": torch.zeros_like(self.y), "classes": (ALL,)}
