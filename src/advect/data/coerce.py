@@ -12,7 +12,6 @@ from torch import Tensor
 
 from advect._util.checks import (
     check_finite,
-    check_kind,
     check_known,
     check_weights,
     one_or_more,
@@ -342,8 +341,9 @@ def as_law(law: Any, index: Any, codes: Tensor, n_classes: int, dim: int) -> dic
     """The fields ``law`` and ``law_index`` of a dataset."""
     if law is None and index is None:
         return {"law": None, "law_index": None}
-    remedy = "Pass advect.Gaussians, or None for both to estimate the laws."
-    check_kind("law must be Gaussians", law, Gaussians, remedy)
+    if not isinstance(law, Gaussians):
+        remedy = "Pass advect.Gaussians, or None for both to estimate the laws."
+        raise InputError("law must be Gaussians", type(law).__name__, remedy)
     if law.dim != dim:
         raise InputError(
             "laws and features must have one dimension",
