@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -195,15 +195,6 @@ class Map(ABC):
         )
         check_columns(x, self.columns_)
         return data
-
-    def _posterior_of(self, x: Any, answer: Callable[[Tensor], Tensor]) -> Any:
-        """Class probabilities of samples in the form of ``x``; ``answer`` takes rows (n, d)."""
-        data = self._checked(x)
-        what, remedy = "a posterior needs classes", "Fit on labeled datasets."
-        require(self.classes_, what, "a map fitted without labels", remedy)
-        with torch.no_grad():
-            rows = answer(data.x.detach()).to(data.x)
-        return rows if data is x else in_form_of(x, rows)
 
     def _codes(self, data: LabeledDataset, y: Any) -> Tensor:
         """Positions in ``classes_``; −1 for missing labels, and for all if labels are not used."""

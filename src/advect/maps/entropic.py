@@ -28,7 +28,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.maps.base import Map, pack_pairs, unpack_pairs
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.spaces.inputs import require
+from advect.spaces.inputs import in_form_of, require
 
 _TOL = 1e-4  # marginal error of the plans
 _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
@@ -104,12 +104,13 @@ class EntropicMap(Map, kind="entropic"):
             >>> entropic.classes_, entropic.posterior([[8.0]]).round(3).tolist()
             (('high', 'low'), [[1.0, 0.0]])
         """
-
-        def probabilities(rows: Tensor) -> Tensor:
-            blocks = self._blocks(self._standard(rows))
-            return torch.cat([self._probabilities(block) for block in blocks])
-
-        return self._posterior_of(x, probabilities)
+        data = self._checked(x)
+        what, remedy = "a posterior needs classes", "Fit on labeled datasets."
+        require(self.classes_, what, "a map fitted without labels", remedy)
+        with torch.no_grad():
+            blocks = self._blocks(self._standard(data.x.detach()))
+            rows = torch.cat([self._probabilities(block) for block in blocks]).to(data.x)
+        return rows if data is x else in_form_of(x, rows)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         missing = [int((~side.labeled).sum()) for side in (start, end)]
@@ -169,9 +170,12 @@ class EntropicMap(Map, kind="entropic"):
         self.classes_ = first.classes if complete[0] else ()
         self._particles = _Plan(first, torch.zeros_like(first.weights), None, self._epsilon)
         self._plans = {}
-        for name, state in (("end", last), ("start", first))[: 2 if self.debias else 1]:
-            labels, potential = (self._parts[f"{name}.{part}"] for part in ("labels", "potential"))
-            labels = self.label_weight / 2 * labels if self._with_labels else None
+        states = {"end": last, "start": first} if self.debias else {"end": last}
+        for name, state in states.items():
+            labels = None
+            if self._with_labels:
+                labels = self.label_weight / 2 * self._parts[f"{name}.labels"]
+            potential = self._parts[f"{name}.potential"]
             self._plans[name] = _Plan(state, potential, labels, self._epsilon)
         self._classifier = None
         if self.posterior_ != "particles":

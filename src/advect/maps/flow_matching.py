@@ -107,7 +107,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
                 x1.double() - x0.double(),
                 torch.promote_types(x0.dtype, x1.dtype),
             )
-            carrier = Carrier(network, len(classes), _ODE_STEPS, *statistics).to(x0.device).train()
+            carrier = Carrier(network, len(classes), _ODE_STEPS, *statistics).to(x0.device)
             optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(self.updates, 1))
             with track(self.updates, "fitting a velocity", self.progress) as advance:

@@ -277,13 +277,16 @@ class NeuralMap(NetworkMap, kind="neural"):
     options: ClassVar = {"epochs": 0, "restarts": 1, "seed": 0}
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        pairs, residual = _Pairs(start, end), not is_image(start.sample_shape)
-        target = pairs.y.double() - pairs.x.double() if residual else pairs.y
+        pairs, target = _Pairs(start, end), end.samples
+        if not is_image(start.sample_shape):  # the network adds to its input
+            target = target.double() - start.samples.double()
         statistics = standard_units(pairs.x, target, pairs.x.dtype)
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(start), generator=generator)
-        n_held = min(max(round(_HELD_OUT * len(start)), 1), len(start) - 1)
-        held, rest = (order[:n_held] if n_held else order), order[n_held:]
+        n_held_out = min(max(round(_HELD_OUT * len(start)), 1), len(start) - 1)
+        held_out, training = order[:n_held_out], order[n_held_out:]
+        if n_held_out == 0:  # a single pair
+            held_out = order
         best, chosen = math.inf, None
         with track(self.restarts * self.epochs, "fitting a network", self.progress) as advance:
             for restart in range(self.restarts):
@@ -295,9 +298,9 @@ class NeuralMap(NetworkMap, kind="neural"):
                     optimizer = torch.optim.Adam(module.network.parameters(), lr=_LEARNING_RATE)
                     for epoch in range(self.epochs + 1):
                         if epoch:
-                            pairs.train(module, optimizer, rest, generator)
+                            pairs.train(module, optimizer, training, generator)
                             advance(1)
-                        errors.append(pairs.error(module, held))
+                        errors.append(pairs.error(module, held_out))
                         if errors[-1] < best or restart == epoch == 0:
                             best, chosen = errors[-1], copy.deepcopy(module)
                         if epoch - errors.index(min(errors)) >= _PATIENCE:
@@ -336,7 +339,6 @@ class _Pairs:
         generator: torch.Generator,
     ) -> None:
         """An epoch with the weighted mean square error in standard units."""
-        module.train()
         for batch in rows[torch.randperm(len(rows), generator=generator)].split(_BATCH_SIZE):
             errors = (module(self.x[batch]) - self.y[batch]) / module.spread
             errors = errors.square().flatten(1).mean(dim=1)
@@ -346,7 +348,6 @@ class _Pairs:
 
     def error(self, module: Pushforward, rows: Tensor) -> float:
         """Weighted mean square error in the units of the data."""
-        module.eval()
         with torch.no_grad():
             parts = [
                 self.weights[part]
