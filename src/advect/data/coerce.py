@@ -43,18 +43,18 @@ def as_features(x: Any) -> Tensor:
         values = x if x.requires_grad else x.clone()
     elif values.dtype == torch.float64 and _is_python(x):
         values = values.float()  # as torch reads lists
-    if values.ndim == 0 or values.numel() == 0:
-        raise InputError(
-            "features must hold at least one sample and one number",
-            f"shape {tuple(values.shape)}",
-            "Pass an array (n, …).",
-        )
-    if values.layout != torch.strided or values.is_complex():
-        raise InputError(
-            "features must be real and dense",
-            f"{values.layout}, {values.dtype}",
-            "Pass x.to_dense(), and real and imaginary parts as features of their own.",
-        )
+    refuse_if(
+        values.ndim == 0 or values.numel() == 0,
+        "features must hold at least one sample and one number",
+        f"shape {tuple(values.shape)}",
+        "Pass an array (n, …).",
+    )
+    refuse_if(
+        values.layout != torch.strided or values.is_complex(),
+        "features must be real and dense",
+        f"{values.layout}, {values.dtype}",
+        "Pass x.to_dense(), and real and imaginary parts as features of their own.",
+    )
     if values.ndim == 1:
         values = values[:, None]
     if values.dtype not in (torch.float32, torch.float64):
@@ -106,12 +106,12 @@ def as_columns(
     if names is None:
         return None
     names = tuple(one_or_more(names))
-    if not len(names) == len(set(names)) == count or not all(type(n) is str for n in names):
-        raise InputError(
-            f"{what} must be {count} different names",
-            f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
-            "Pass one string for each, or None.",
-        )
+    refuse_if(
+        not len(names) == len(set(names)) == count or not all(type(n) is str for n in names),
+        f"{what} must be {count} different names",
+        f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
+        "Pass one string for each, or None.",
+    )
     return names
 
 
@@ -120,12 +120,12 @@ def as_codes(
 ) -> tuple[Tensor, tuple[Hashable, ...]]:
     """Class positions and names; −1 where a label is missing."""
     labels = [None] * n if y is None else _labels(y)
-    if len(labels) != n:
-        raise InputError(
-            "features and labels must have the same length",
-            f"{n} features, {len(labels)} labels",
-            "Pass one label for each sample.",
-        )
+    refuse_if(
+        len(labels) != n,
+        "features and labels must have the same length",
+        f"{n} features, {len(labels)} labels",
+        "Pass one label for each sample.",
+    )
     names = class_names(labels) if classes is None else as_class_names(classes)
     if (fractions := sum(type(name) is float for name in names)) > _MAX_FRACTIONS:
         warnings.warn(
@@ -201,12 +201,12 @@ def _entries(y: Any) -> list[Any]:
         raise InputError("labels must be a sequence", type(y).__name__, remedy)
     if not isinstance(y, np.ndarray):
         return list(y)
-    if y.ndim != 1 and y.shape[1:] != (1,):
-        raise InputError(
-            "labels must be one for each sample",
-            f"shape {y.shape}",
-            "Pass a vector; turn one-hot rows to labels with argmax(1).",
-        )
+    refuse_if(
+        y.ndim != 1 and y.shape[1:] != (1,),
+        "labels must be one for each sample",
+        f"shape {y.shape}",
+        "Pass a vector; turn one-hot rows to labels with argmax(1).",
+    )
     return y.reshape(-1).tolist()
 
 
@@ -298,12 +298,12 @@ def as_probabilities(probabilities: Any, like: Tensor, k: int | None = None) -> 
         raise InputError("probabilities must not be negative", where, remedy)
     sums = values.sum(dim=1, keepdim=True)
     worst = int((sums - 1).abs().argmax())
-    if abs(float(sums[worst]) - 1) > _SUM_TOLERANCE:
-        raise InputError(
-            "probabilities of a sample must sum to one",
-            f"{float(sums[worst]):.6g} in row {worst}",
-            "Divide rows by their sums, or take torch.softmax(scores, dim=1).",
-        )
+    refuse_if(
+        abs(float(sums[worst]) - 1) > _SUM_TOLERANCE,
+        "probabilities of a sample must sum to one",
+        f"{float(sums[worst]):.6g} in row {worst}",
+        "Divide rows by their sums, or take torch.softmax(scores, dim=1).",
+    )
     exact = (sums - 1).abs() <= 4 * torch.finfo(torch.float64).eps
     return torch.where(exact, values, values / sums)
 
@@ -316,12 +316,12 @@ def as_soft_codes(
     if y is None:
         return soft.argmax(dim=1), tuple(range(k)) if classes is None else as_class_names(classes)
     codes, names = as_codes(y, classes, n)
-    if len(names) != k:
-        raise InputError(
-            f"probabilities need a class for each of {k} columns",
-            f"{len(names)} different labels",
-            "Name all classes: classes=[…].",
-        )
+    refuse_if(
+        len(names) != k,
+        f"probabilities need a class for each of {k} columns",
+        f"{len(names)} different labels",
+        "Name all classes: classes=[…].",
+    )
     missing, remedy = int((codes < 0).sum()), "Leave y out: it is then the most probable class."
     refuse_if(missing, "samples with probabilities need labels", f"{missing} missing", remedy)
     return codes, names

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, missing_labels
+from advect._util.checks import check_finite, missing_labels, refuse_if
 from advect.data.coerce import (
     ALL,
     as_class_names,
@@ -265,12 +265,12 @@ class LabeledDataset(Conversions):
             >>> ad.LabeledDataset([[0.0]], [1]).to(dtype=torch.float64).x.dtype
             torch.float64
         """
-        if dtype is not None and dtype not in (torch.float32, torch.float64):
-            raise InputError(
-                "dtype must be torch.float32 or torch.float64",
-                dtype,
-                "Half precision is too coarse for transport.",
-            )
+        refuse_if(
+            dtype is not None and dtype not in (torch.float32, torch.float64),
+            "dtype must be torch.float32 or torch.float64",
+            dtype,
+            "Half precision is too coarse for transport.",
+        )
         x = self.x.to(device=device, dtype=dtype)
         if x.dtype != self.x.dtype:
             check_finite("features", x, "They do not fit float32: keep float64, or rescale them.")
@@ -358,12 +358,12 @@ def require_labels(data: LabeledDataset, who: str) -> None:
 
 def require_hard(data: LabeledDataset, who: str) -> None:
     """Raise an error that names ``who`` for soft labels."""
-    if data.has_soft_labels:
-        raise InputError(
-            f"{who} needs one label for each sample",
-            "soft labels",
-            "Take the most probable class with data.hard().",
-        )
+    refuse_if(
+        data.has_soft_labels,
+        f"{who} needs one label for each sample",
+        "soft labels",
+        "Take the most probable class with data.hard().",
+    )
 
 
 def has_classes(data: LabeledDataset) -> bool:

@@ -1,17 +1,15 @@
 """Short names for the content of objects, so that a stored result is found again and is never
 taken for that of other inputs.
 
-Equal content gives equal names in every process. Nothing is pickled: datasets, tensors,
-dataclasses, plain values and the code of functions are read as they are, and other objects by the state
-that pickle would store. (``joblib.hash`` refuses lambdas, and its result depends on shared references.)"""
+Equal content gives equal names in every process. Nothing is pickled: datasets, tensors, dataclasses and
+plain values are read as they are, and other objects by the state that pickle would store. Functions are
+refused: their code may change. (The result of ``joblib.hash`` depends on shared references.)"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import hashlib
-import inspect
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -24,11 +22,7 @@ from advect.errors import InputError
 
 
 def digest(*parts: Any) -> str:
-    """32 hexadecimal digits of the content of ``parts``.
-
-    A function is its name and code, the values it closes over, and the values and functions of
-    its module that it uses.
-    """
+    """32 hexadecimal digits of the content of ``parts``."""
     return _hashed(parts, ())
 
 
@@ -75,7 +69,7 @@ def _state(value: Any) -> tuple[Any, ...]:
         raise InputError(
             "a store needs inputs that it can recognise later",
             f"an object of {_name(type(value))}",
-            "Use numbers, text, arrays, dataclasses or functions, or leave store out.",
+            "Use numbers, text, arrays, dataclasses or torch modules, or leave store out.",
         ) from None
     if type(state) is str:
         return (state,)
@@ -134,49 +128,6 @@ def _(value: Tensor, within: tuple[int, ...]) -> Iterable[Any]:
 @_chunks.register(LabeledDataset)
 def _(value: LabeledDataset, within: tuple[int, ...]) -> Iterable[Any]:
     return _several("dataset", pack_dataset(value), within)
-
-
-@_chunks.register(types.FunctionType)
-def _(function: types.FunctionType, within: tuple[int, ...]) -> Iterable[Any]:
-    codes = list(_codes(function.__code__))
-    code_parts = [
-        (
-            code.co_code,
-            code.co_names,
-            code.co_varnames,
-            tuple(constant for constant in code.co_consts if not inspect.iscode(constant)),
-        )
-        for code in codes
-    ]
-    names = {name for code in codes for name in code.co_names}
-    module = function.__globals__
-    used = {name: module[name] for name in names & module.keys()}
-    used = {name: value for name, value in used.items() if _is_followed(value, function)}
-    defaults = function.__defaults__, function.__kwdefaults__
-    closure = [_cell_value(cell) for cell in function.__closure__ or ()]
-    return _several("function", (_name(function), code_parts, *defaults, closure, used), within)
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function and of those inside it."""
-    yield code
-    for constant in code.co_consts:
-        if inspect.iscode(constant):
-            yield from _codes(constant)
-
-
-def _is_followed(value: Any, user: types.FunctionType) -> bool:
-    """Whether a global value that a function uses counts: data, and functions of the same module."""
-    if inspect.isfunction(value):
-        return value.__module__ == user.__module__
-    return not (inspect.ismodule(value) or inspect.isclass(value) or inspect.isroutine(value))
-
-
-def _cell_value(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a name that has no value yet
-        return "empty"
 
 
 def _name(value: Any) -> str:

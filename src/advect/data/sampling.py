@@ -285,8 +285,12 @@ def rows_at(index: Any, n: int, device: torch.device) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         raise InputError(what, repr(index), remedy) from None
     fractions = rows.is_floating_point() or rows.is_complex()
-    if rows.ndim != 1 or (fractions and len(rows)):  # an empty list is read as floats
-        raise InputError(what, f"{rows.dtype} of shape {tuple(rows.shape)}", remedy)
+    refuse_if(
+        rows.ndim != 1 or (fractions and len(rows)),  # an empty list is read as floats
+        what,
+        f"{rows.dtype} of shape {tuple(rows.shape)}",
+        remedy,
+    )
     if rows.dtype == torch.bool:
         mask_size = f"a mask needs one entry for each of the {n} samples"
         refuse_if(len(rows) != n, mask_size, len(rows), "Build it from this dataset.")
