@@ -249,9 +249,9 @@ class TestFiles:
     def test_facts_that_do_not_fit(self, make, tmp_path):
         data = labeled([10, 12], 3, 0)
         whole, broken = tmp_path / "map.safetensors", tmp_path / "broken.safetensors"
-        tensors, kept = read_tensors(make().fit(data, moved(data)).save(whole))
-
-        write_tensors(broken, tensors, kept)
+        tensors, whole_facts = read_tensors(make().fit(data, moved(data)).save(whole))
+        negative = ("k", "epsilon", "epochs", "updates", "noise")
+        write_tensors(broken, tensors, whole_facts)
         ad.maps.load(broken)  # unchanged facts are read
         changes = [
             {"kind": "advect snapshot"},
@@ -265,13 +265,10 @@ class TestFiles:
             {"sample_shape": [10**6, 10**6]},  # and no memory is asked for
             {"own": {}},
             {"own": None},
-            {
-                "own": kept["own"]
-                | dict.fromkeys(("k", "epsilon", "epochs", "updates", "noise"), -1)
-            },
+            {"own": whole_facts["own"] | dict.fromkeys(negative, -1)},
         ]
-        without = {name: value for name, value in kept.items() if name != "own"}
-        for facts in (*(kept | change for change in changes), without, [kept]):
+        without = {name: value for name, value in whole_facts.items() if name != "own"}
+        for facts in (*(whole_facts | change for change in changes), without, [whole_facts]):
             write_tensors(broken, tensors, facts)
             with pytest.raises(ad.InputError):
                 ad.maps.load(broken)

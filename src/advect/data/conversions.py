@@ -317,8 +317,12 @@ class Conversions(Subsets):
             check_known("target column", name, names)
         at = [names.index(name) for name in wanted]
         rest = [k for k in range(len(names)) if k not in at]
-        what, remedy = "a dataset needs a feature besides its targets", "Name fewer targets."
-        refuse_if(not rest, what, ", ".join(names), remedy)
+        refuse_if(
+            not rest,
+            "a dataset needs a feature besides its targets",
+            ", ".join(names),
+            "Name fewer targets.",
+        )
         features = tuple(names[k] for k in rest)
         shape = grid_shape(features)
         labels = {} if self.classes else {"y": torch.zeros_like(self.y), "classes": (ALL,)}

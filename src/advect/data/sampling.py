@@ -192,8 +192,12 @@ class Draw:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, check_count(name, value, least))
-        kind, remedy = "balanced must be True or False", "Pass one of these."
-        refuse_if(type(self.balanced) is not bool, kind, repr(self.balanced), remedy)
+        refuse_if(
+            type(self.balanced) is not bool,
+            "balanced must be True or False",
+            repr(self.balanced),
+            "Pass one of these.",
+        )
         refuse_if(
             self.n is not None and self.max_samples is not None,
             "n and max_samples exclude each other",
@@ -292,13 +296,21 @@ def rows_at(index: Any, n: int, device: torch.device) -> Tensor:
         remedy,
     )
     if rows.dtype == torch.bool:
-        mask_size = f"a mask needs one entry for each of the {n} samples"
-        refuse_if(len(rows) != n, mask_size, len(rows), "Build it from this dataset.")
+        refuse_if(
+            len(rows) != n,
+            f"a mask needs one entry for each of the {n} samples",
+            len(rows),
+            "Build it from this dataset.",
+        )
         return rows
     rows = rows.long()
     outside = rows[(rows < -n) | (rows >= n)].tolist()
-    within = f"positions must lie in a dataset of {n} samples"
-    refuse_if(outside, within, outside[:5], "Check the index.")
+    refuse_if(
+        outside,
+        f"positions must lie in a dataset of {n} samples",
+        outside[:5],
+        "Check the index.",
+    )
     return rows
 
 
@@ -307,8 +319,12 @@ def split_rows(codes: Tensor, fraction: float, generator: torch.Generator | None
     one sample of each on both sides if it can. Rows without a label are split as a class.
     """
     fraction, n = check_positive("fraction", fraction), len(codes)
-    remedy = "0.8 keeps four fifths in the first part."
-    refuse_if(fraction >= 1, "fraction must lie between 0 and 1", fraction, remedy)
+    refuse_if(
+        fraction >= 1,
+        "fraction must lie between 0 and 1",
+        fraction,
+        "0.8 keeps four fifths in the first part.",
+    )
     refuse_if(n < 2, "a split needs at least two samples", n, "Add samples.")
     shuffled = torch.randperm(n, generator=generator).to(codes.device)
     first = torch.zeros(n, dtype=torch.bool, device=codes.device)

@@ -32,8 +32,12 @@ def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
     names = getattr(x, "columns", None)
     if names is not None and columns is not None:
         names = tuple(map(str, names))
-        what = "samples must have the columns of the fit in their order"
-        require(names == columns, what, ", ".join(names), f"Use x[{list(columns)}].")
+        require(
+            names == columns,
+            "samples must have the columns of the fit in their order",
+            ", ".join(names),
+            f"Use x[{list(columns)}].",
+        )
 
 
 class Map(ABC):
@@ -144,11 +148,19 @@ class Map(ABC):
         """
         tensors, facts = read_tensors(Path(path), device)
         head, name = (facts.get("kind"), facts.get("version")), str(facts.get("map"))
-        remedy = "Pass a file that map.save(path) of this version of advect wrote."
-        require(head == (_NAME, _VERSION), "not a saved map", f"{path} with {head}", remedy)
+        require(
+            head == (_NAME, _VERSION),
+            "not a saved map",
+            f"{path} with {head}",
+            "Pass a file that map.save(path) of this version of advect wrote.",
+        )
         kinds = {key: kind for key, kind in sorted(_KINDS.items()) if issubclass(kind, cls)}
-        what = f"the file must hold a map of kind {', '.join(kinds)}"
-        require(name in kinds, what, name, "Use ad.maps.load.")
+        require(
+            name in kinds,
+            f"the file must hold a map of kind {', '.join(kinds)}",
+            name,
+            "Use ad.maps.load.",
+        )
         with unpacking(Path(path)):
             fitted, columns = kinds[name](), facts["columns"]
             shape = tuple(check_count("side", side) for side in facts["sample_shape"])
@@ -223,8 +235,12 @@ def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
     if isinstance(start, FlowResult):
         require(end is None, "the result of a flow has both states", "an end as well", remedy)
         start, end = start.source, start.dataset
-    what = "a map needs the result of a flow or two states"
-    require(end is not None, what, f"one {type(start).__name__}", remedy)
+    require(
+        end is not None,
+        "a map needs the result of a flow or two states",
+        f"one {type(start).__name__}",
+        remedy,
+    )
     first, last = as_dataset(start), as_dataset(end)
     shapes = tuple(first.samples.shape), tuple(last.samples.shape)
     devices = first.x.device, last.x.device

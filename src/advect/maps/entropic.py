@@ -105,8 +105,12 @@ class EntropicMap(Map, kind="entropic"):
             (('high', 'low'), [[1.0, 0.0]])
         """
         data = self._checked(x)
-        what, remedy = "a posterior needs classes", "Fit on labeled datasets."
-        require(self.classes_, what, "a map fitted without labels", remedy)
+        require(
+            self.classes_,
+            "a posterior needs classes",
+            "a map fitted without labels",
+            "Fit on labeled datasets.",
+        )
         with torch.no_grad():
             blocks = self._blocks(self._standard(data.x.detach()))
             rows = torch.cat([self._probabilities(block) for block in blocks]).to(data.x)
