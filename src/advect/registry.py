@@ -35,7 +35,6 @@ _NAMES: dict[str, dict[str, Any]] = {
     "map": {
         "entropic": "maps.EntropicMap",
         "nearest": "maps.NearestMap",
-        "gaussian": "maps.GaussianMap",
         "neural": "maps.NeuralMap",
         "flow-matching": "maps.FlowMatchingMap",
     },

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from itertools import combinations
 
 import joblib
@@ -237,6 +238,14 @@ def test_ray_cluster(tmp_path, monkeypatch):
     assert np.array_equal(found.values, double_loop(sets)) and len(files(tmp_path)) == 10
 
 
+@dataclass(frozen=True)
+class Scaled:
+    by: float
+
+    def __call__(self, x):
+        return self.by * x
+
+
 @pytest.mark.slow
 def test_changed_inputs_are_computed_anew(tmp_path):
     sets = several(3)
@@ -251,8 +260,10 @@ def test_changed_inputs_are_computed_anew(tmp_path):
     settings = [
         {"solver": ad.Sinkhorn(epsilon=0.7)},
         {"cost": ad.GroundCost(label_weight=2.0)},
-        {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 2))},
-        {"cost": ad.GroundCost(feature=ad.Embedding(lambda x: x * 3))},
+        {"cost": ad.GroundCost(feature=ad.Embedding(Scaled(2.0)))},
+        {"cost": ad.GroundCost(feature=ad.Embedding(Scaled(3.0)))},
+        {"cost": ad.GroundCost(feature=ad.Embedding(torch.nn.LeakyReLU(0.5)))},
+        {"cost": ad.GroundCost(feature=ad.Embedding(torch.nn.LeakyReLU(0.7)))},
     ]
     changed = [(sets | {"set 1": data.replace(**change)}, {}, 2) for change in changes]
     for given, options, n_new in [*changed, *((sets, options, 3) for options in settings)]:
@@ -279,6 +290,7 @@ def test_references_are_read(tmp_path, monkeypatch):
 def test_errors(tmp_path):
     data = several(1)["set 0"]
     (tmp_path / "file").write_text("")
+    own = ad.GroundCost(feature=ad.Embedding(lambda x: 2 * x))
     for call, keyword in [
         (lambda: pairwise({"a": data}), "two or more"),
         (lambda: pairwise({"a": data, "b": [1.0]}), "reference"),
@@ -287,6 +299,7 @@ def test_errors(tmp_path):
         (lambda: pairwise([data, data], n_jobs=0), "n_jobs"),
         (lambda: pairwise([data, data], store=tmp_path / "file"), "store"),
         (lambda: pairwise([data, data])["0", "2"], "no such pair"),
+        (lambda: pairwise([data, data], cost=own, store=tmp_path / "store"), "recognise"),
     ]:
         with pytest.raises(InputError, match=keyword):
             call()

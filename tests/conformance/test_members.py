@@ -62,7 +62,6 @@ INTEGRATORS += (ad.Adam(0.1), ad.Adagrad(0.2), ad.EulerMaruyama(0.1))
 MAPS = (
     ad.maps.NearestMap,
     ad.maps.EntropicMap,
-    ad.maps.GaussianMap,
     lambda: ad.maps.NeuralMap(epochs=2),
     lambda: ad.maps.FlowMatchingMap(updates=5),
 )

@@ -39,7 +39,7 @@ def test_probabilities_are_checked():
     ("given", "options", "message"),
     [
         (P * 1.1, {}, "sum to one"),
-        (P - 0.1, {}, "negative.*row 1, column 0"),
+        (P - 0.1, {}, "negative"),
         (P[:3], {}, "shape"),
         (P, {"classes": ["a", "b"]}, "shape"),
         (P[:, 0], {}, "shape"),

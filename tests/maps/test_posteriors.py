@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import advect as ad
 from advect.maps import EntropicMap
-from advect.maps.entropic import KINDS, _classifier, folds_of, out_of_fold
+from advect.maps.entropic import KINDS, _estimator, folds_of, out_of_fold
 
 NAMES = ("low", ("a", 1), 7)
 
@@ -55,7 +55,7 @@ def test_kinds_are_those_of_scikit_learn(kind):
 def test_held_out_samples_are_answered_from_other_folds(kind):
     x, y = START.x.numpy(), START.y.numpy()
     split = PredefinedSplit(folds_of(y))
-    model = _classifier(kind, 60)  # four of five folds
+    model = _estimator(kind, 60)  # four of five folds
     expected = cross_val_predict(model, x, y, cv=split, method="predict_proba")
     np.testing.assert_allclose(out_of_fold(kind, 1.0, x, y, 3), expected, atol=1e-6)
 

@@ -1,10 +1,10 @@
 """
-Five maps for samples that the flow never saw
+Four maps for samples that the flow never saw
 =============================================
 
-A flow moves its own particles. ``NearestMap``, ``EntropicMap``, ``GaussianMap``, ``NeuralMap``
-and ``FlowMatchingMap`` carry new samples the same way. Use one to bring test data along; this
-entry shows what each does beyond the particles.
+A flow moves its own particles. ``NearestMap``, ``EntropicMap``, ``NeuralMap`` and
+``FlowMatchingMap`` carry new samples the same way. Use one to bring test data along; this entry
+shows what each does beyond the particles.
 """
 
 # %%
@@ -29,7 +29,6 @@ fresh = ad.datasets.gaussians(300, generator=draw)  # of the same law as the sou
 maps = {
     "nearest": ad.maps.NearestMap(k=5),
     "entropic": ad.maps.EntropicMap(),
-    "gaussian": ad.maps.GaussianMap(),
     "neural": ad.maps.NeuralMap(epochs=30, restarts=1, progress=False),
     "flow matching": ad.maps.FlowMatchingMap(updates=400, width=128, progress=False),
 }
@@ -46,7 +45,7 @@ path = maps["entropic"].save(Path(tempfile.mkdtemp()) / "carry.safetensors")
 again = ad.maps.load(path).transform(fresh.x)
 print("the same after saving:", torch.equal(again, maps["entropic"].transform(fresh.x)))
 
-figure, axes = plt.subplots(2, 3, figsize=(10.5, 6), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(1, 5, figsize=(15, 3), layout="constrained", sharex=True, sharey=True)
 for axis, (name, data) in zip(axes.flat, {"fresh samples": fresh, **moved}.items(), strict=True):
     axis.scatter(*target.x.T, s=12, facecolors="none", edgecolors="0.7", linewidths=0.6)
     axis.scatter(*data.x.T, s=6, c=[PALETTE[code] for code in data.y])

@@ -44,8 +44,8 @@ def borrow(
     """New samples of the classes of ``few`` that vary as the classes of ``source``.
 
     Use them to train a classifier from few samples, above all in features of a network. In pixels,
-    the sum of an image and a residual is often no image of the class; there ``ad.maps.GaussianMap``
-    or augmentation can be better.
+    the sum of an image and a residual is often no image of the class; there augmentation can be
+    better.
 
     Args:
         source: many labeled samples of other classes, in the same feature space.
@@ -109,8 +109,7 @@ def borrowed_laws(
 ) -> Gaussians:
     """Label laws with the means of ``few`` and covariances S_y = Σ_c P(c | y) S_c of the source.
 
-    Use them in ``ad.classes.smoothed(few, laws)``, ``ad.classes.shrunk_laws(few, laws)`` or as the end of a
-    ``ad.maps.GaussianMap``.
+    Use them in ``ad.classes.smoothed(few, laws)`` or ``ad.classes.shrunk_laws(few, laws)``.
 
     Args:
         source, few, matching: as in ``borrow``.

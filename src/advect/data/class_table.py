@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advect._util.checks import refuse_if
 from advect._util.result import Table
-from advect.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,22 +34,14 @@ class ClassTable:
     rows: tuple[Hashable, ...]
     columns: tuple[Hashable, ...]
 
-    def __post_init__(self) -> None:
-        if np.shape(self.values) != self.shape:
-            raise InputError(
-                f"values must have one number for each of {self.shape} pairs",
-                f"shape {np.shape(self.values)}",
-                "Give one name for each row and each column.",
-            )
-
     def __getitem__(self, pair: tuple[Hashable, Hashable]) -> float:
         row, column = pair
-        if row not in self.rows or column not in self.columns:
-            raise InputError(
-                "no such pair of classes",
-                repr(pair),
-                f"Rows: {self.rows}; columns: {self.columns}.",
-            )
+        refuse_if(
+            row not in self.rows or column not in self.columns,
+            "no such pair of classes",
+            repr(pair),
+            f"Rows: {self.rows}; columns: {self.columns}.",
+        )
         return float(self.values[self.rows.index(row), self.columns.index(column)])
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:

@@ -10,14 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_kind, check_weights, one_or_more
+from advect._util.checks import (
+    check_finite,
+    check_known,
+    check_weights,
+    one_or_more,
+    refuse_if,
+)
 from advect.data.laws import Gaussians
 from advect.errors import InputError
 from advect.io.formats.content import class_names, plain
 
 _SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)
+_HASHABLE = {int, bool, str, type(None)}  # labels of these types need no check of their own
 _MAX_FRACTIONS = 20  # more classes that are fractions are probably continuous targets
-_ONE_EACH = "Pass a list with one label for each sample."
 _SUM_TOLERANCE = 1e-3  # of a row of probabilities: half precision passes
 _BALANCE_STEPS = 200
 ALL = "all"  # the class of samples with targets and no labels
@@ -27,34 +33,28 @@ def as_features(x: Any) -> Tensor:
     """Features (n, …) in float32 or float64; a copy, unless gradients are to pass."""
     try:
         values = as_tensor(x)
-        if values is x:
-            values = x if x.requires_grad else x.clone()
-        elif values.dtype == torch.float64 and _is_python(x):
-            values = values.float()  # as torch reads lists
     except (TypeError, ValueError, RuntimeError):
-        if hasattr(x, "toarray"):  # of scipy.sparse
-            raise InputError(
-                "features must be a dense array (n, …)",
-                f"a sparse {type(x).__name__}, {getattr(x, 'shape', ())}",
-                "Pass x.toarray(), or fewer columns first (TruncatedSVD of scikit-learn, say).",
-            ) from None
         raise InputError(
-            "features must be a numeric array (n, …)",
+            "features must be a dense numeric array (n, …)",
             type(x).__name__,
-            "Pass numbers only; every sample needs the same shape.",
+            "Pass numbers only, every sample in the same shape; a sparse matrix as x.toarray().",
         ) from None
-    if values.ndim == 0 or values.numel() == 0:
-        raise InputError(
-            "features must hold at least one sample and one number",
-            f"shape {tuple(values.shape)}",
-            "Pass an array (n, …).",
-        )
-    if values.layout != torch.strided:
-        raise InputError("features must be dense", values.layout, "Pass x.to_dense().")
-    if values.is_complex():
-        raise InputError(
-            "features must be real", values.dtype, "Split real and imaginary parts into features."
-        )
+    if values is x:
+        values = x if x.requires_grad else x.clone()
+    elif values.dtype == torch.float64 and _is_python(x):
+        values = values.float()  # as torch reads lists
+    refuse_if(
+        values.ndim == 0 or values.numel() == 0,
+        "features must hold at least one sample and one number",
+        f"shape {tuple(values.shape)}",
+        "Pass an array (n, …).",
+    )
+    refuse_if(
+        values.layout != torch.strided or values.is_complex(),
+        "features must be real and dense",
+        f"{values.layout}, {values.dtype}",
+        "Pass x.to_dense(), and real and imaginary parts as features of their own.",
+    )
     if values.ndim == 1:
         values = values[:, None]
     if values.dtype not in (torch.float32, torch.float64):
@@ -88,6 +88,17 @@ def as_tensor(x: Any) -> Tensor:
     )
 
 
+def _numbers(name: str, values: Any, remedy: str, bools: bool = True) -> Tensor:
+    """A real tensor from anything that holds numbers."""
+    try:
+        tensor = as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} must be numbers", type(values).__name__, remedy) from None
+    refused = tensor.is_complex() or (tensor.dtype == torch.bool and not bools)
+    refuse_if(refused, f"{name} must be real numbers", tensor.dtype, remedy)
+    return tensor
+
+
 def as_columns(
     names: Sequence[str] | None, count: int, what: str = "columns"
 ) -> tuple[str, ...] | None:
@@ -95,12 +106,12 @@ def as_columns(
     if names is None:
         return None
     names = tuple(one_or_more(names))
-    if not len(names) == len(set(names)) == count or not all(type(n) is str for n in names):
-        raise InputError(
-            f"{what} must be {count} different names",
-            f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
-            "Pass one string for each, or None.",
-        )
+    refuse_if(
+        not len(names) == len(set(names)) == count or not all(type(n) is str for n in names),
+        f"{what} must be {count} different names",
+        f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
+        "Pass one string for each, or None.",
+    )
     return names
 
 
@@ -109,54 +120,59 @@ def as_codes(
 ) -> tuple[Tensor, tuple[Hashable, ...]]:
     """Class positions and names; −1 where a label is missing."""
     labels = [None] * n if y is None else _labels(y)
-    if len(labels) != n:
-        raise InputError(
-            "features and labels must have the same length",
-            f"{n} features, {len(labels)} labels",
-            "Pass one label for each sample.",
-        )
-    names = class_names(labels) if classes is None else _class_names(classes)
+    refuse_if(
+        len(labels) != n,
+        "features and labels must have the same length",
+        f"{n} features, {len(labels)} labels",
+        "Pass one label for each sample.",
+    )
+    names = class_names(labels) if classes is None else as_class_names(classes)
     if (fractions := sum(type(name) is float for name in names)) > _MAX_FRACTIONS:
         warnings.warn(
             f"{fractions} classes are fractions. Pass continuous targets as targets=, or ?target=column "
             "for a file",
             stacklevel=4,
         )
-    position = {name: code for code, name in enumerate(names)}
-    given = [label for label in labels if label is not None]
-    unknown = [label for label in given if label not in position]
-    unplaced = [
-        label for label in unknown if type(label) not in (int, bool) or not 0 <= label < len(names)
-    ]
-    if not unknown:
-        codes = [-1 if label is None else position[label] for label in labels]
-    elif not unplaced and len(unknown) == len(given):  # never some as names, others as positions
-        codes = [-1 if label is None else label for label in labels]
-    else:
-        raise InputError(
-            "labels must be among classes, or be positions in it",
-            f"{(unplaced or unknown)[0]!r} with classes {names}",
-            "Add the class, or leave classes out to take it from the labels.",
-        )
+    position = {None: -1} | {name: code for code, name in enumerate(names)}
+    codes = [position.get(label) for label in labels]
+    if None in codes:
+        codes = _positions(labels, position, names)
     return torch.tensor(codes, dtype=torch.int64), names
 
 
-def _class_names(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    names = tuple(_labels(classes))
-    if len(set(names)) != len(names):
-        raise InputError("class names must differ", names, "Give each class its own name.")
-    if None in names:
+def _positions(
+    labels: list[Any], position: dict[Any, int], names: tuple[Hashable, ...]
+) -> list[int]:
+    """Labels that are not names as positions in the names, if all of them are."""
+    present = [label for label in labels if label is not None]
+    unknown = [label for label in present if label not in position]
+    misplaced = [
+        label for label in unknown if type(label) not in (int, bool) or not 0 <= label < len(names)
+    ]
+    if misplaced or len(unknown) < len(present):  # never some as names, others as positions
         raise InputError(
-            "a class needs a name",
-            "None or NaN among classes",
-            "Leave missing labels out of classes.",
+            "labels must be among classes, or be positions in it",
+            f"{(misplaced or unknown)[0]!r} with classes {names}",
+            "Add the class, or leave classes out to take it from the labels.",
         )
+    return [-1 if label is None else label for label in labels]
+
+
+def as_class_names(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """Different names, none of them missing."""
+    names = tuple(_labels(classes))
+    if None in names or len(set(names)) < len(names):
+        remedy = "Give each class a name of its own; leave missing labels out of classes."
+        raise InputError("class names must differ, and none may be missing", names, remedy)
     return names
 
 
 def _labels(y: Any) -> list[Any]:
     """Labels as Python's objects, None where they are missing; whole floats are ints."""
-    labels = [plain(label) for label in _entries(y)]
+    labels = _entries(y)
+    if set(map(type, labels)) <= _HASHABLE:
+        return labels
+    labels = [plain(label) for label in labels]
     for row, label in enumerate(labels):
         if type(label) is float and label.is_integer():
             labels[row] = int(label)
@@ -181,158 +197,46 @@ def _entries(y: Any) -> list[Any]:
     elif hasattr(y, "to_numpy"):
         y = y.to_numpy()
     if isinstance(y, str) or not hasattr(y, "__iter__"):
-        raise InputError("labels must be a sequence", type(y).__name__, _ONE_EACH)
+        remedy = "Pass a list with one label for each sample."
+        raise InputError("labels must be a sequence", type(y).__name__, remedy)
     if not isinstance(y, np.ndarray):
         return list(y)
-    if y.ndim != 1 and y.shape[1:] != (1,):
-        raise InputError(
-            "labels must be one for each sample",
-            f"shape {y.shape}",
-            "Pass a vector; turn one-hot rows to labels with argmax(1).",
-        )
+    refuse_if(
+        y.ndim != 1 and y.shape[1:] != (1,),
+        "labels must be one for each sample",
+        f"shape {y.shape}",
+        "Pass a vector; turn one-hot rows to labels with argmax(1).",
+    )
     return y.reshape(-1).tolist()
 
 
-def as_weights(weights: Any, codes: Tensor, n_classes: int, like: Tensor) -> Tensor:
+def as_weights(weights: Any, codes: Tensor, n_classes: int, soft: Tensor | None) -> Tensor:
+    """Weights that sum to one, in float64, for samples with these labels."""
+    n = len(codes)
     if weights is None:
-        return torch.full((len(codes),), 1 / len(codes), dtype=torch.float64, device=like.device)
+        return torch.full((n,), 1 / n, dtype=torch.float64, device=codes.device)
     if isinstance(weights, str):
-        if weights != "balanced":
-            raise InputError(
-                "weights must be None, 'balanced' or numbers",
-                repr(weights),
-                "Use 'balanced' for the same mass for each class.",
-            )
-        if bool((codes < 0).any()):
-            raise InputError(
-                "balanced weights need a label for each sample",
-                "missing labels",
-                "Label them, or drop them first.",
-            )
-        return balanced_weights(codes, n_classes)
+        check_known("weights", weights, ("balanced",))
+        return balanced_weights(codes, n_classes, soft)
     values = _numbers("weights", weights, "Pass one non-negative number for each sample.")
-    return check_weights("weights", values.to(device=like.device, dtype=torch.float64), len(codes))
+    return check_weights("weights", values.to(device=codes.device, dtype=torch.float64), n)
 
 
-def _numbers(name: str, values: Any, remedy: str) -> Tensor:
-    """A real tensor from anything that holds numbers."""
-    try:
-        tensor = as_tensor(values)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"{name} must be numbers", type(values).__name__, remedy) from None
-    if tensor.is_complex():
-        raise InputError(f"{name} must be real numbers", tensor.dtype, remedy)
-    return tensor
-
-
-def balanced_weights(codes: Tensor, n_classes: int) -> Tensor:
-    counts = torch.bincount(codes, minlength=n_classes)
-    return 1 / (counts[codes] * (counts > 0).sum()).double()
-
-
-def as_class_weights(values: Any, classes: tuple[Hashable, ...], like: Tensor) -> Tensor:
-    """Class proportions that sum to one, from numbers by name or in order."""
-    if hasattr(values, "keys"):
-        if unknown := [name for name in values if name not in classes]:
-            raise InputError(
-                "proportions must be of classes of the dataset",
-                ", ".join(map(str, unknown[:5])),
-                f"Classes: {', '.join(map(str, classes))}.",
-            )
-        values = [values.get(name, 0.0) for name in classes]
-    remedy = "Pass one non-negative number for each class, or a dictionary by name."
-    numbers = _numbers("proportions", values, remedy)
-    if numbers.shape != (len(classes),):
-        what = f"proportions must be {len(classes)} numbers"
-        raise InputError(what, f"shape {tuple(numbers.shape)}", remedy)
-    return check_weights("proportions", numbers.to(like), len(classes))
-
-
-def as_targets(targets: Any, n: int, device: torch.device) -> Tensor | None:
-    """Targets (n, q) in float64; a copy, unless gradients are to pass."""
-    if targets is None:
-        return None
-    remedy = "Pass a number or a vector for each sample; labels that are names go to y."
-    values = _numbers("targets", targets, remedy)
-    if values.dtype == torch.bool:
-        raise InputError("targets must be numbers", values.dtype, remedy)
-    values = values.clone() if values is targets and not values.requires_grad else values
-    values = values.to(device=device, dtype=torch.float64)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or len(values) != n or values.shape[1] == 0:
-        raise InputError(
-            f"targets must be one number or vector for each of the {n} samples",
-            f"shape {tuple(values.shape)}",
-            remedy,
+def balanced_weights(codes: Tensor, n_classes: int, soft: Tensor | None) -> Tensor:
+    """Weights with the same mass in each class that has samples. With soft labels the masses
+    Σ w_i p_ic are as close to equal as the probabilities allow.
+    """
+    if soft is None:
+        refuse_if(
+            bool((codes < 0).any()),
+            "balanced weights need a label for each sample",
+            "missing labels",
+            "Label them, or drop them first.",
         )
-    check_finite("targets", values, "Remove samples whose target is missing.")
-    return values
-
-
-def as_target_columns(
-    names: Sequence[str] | None, targets: Tensor | None
-) -> tuple[str, ...] | None:
-    """A name for each target, or None."""
-    return as_columns(names, 0 if targets is None else targets.shape[1], "target_columns")
-
-
-def as_probabilities(probabilities: Any, like: Tensor, k: int | None = None) -> Tensor:
-    """(n, k) in float64, with rows that sum to one to the last digits."""
-    n, remedy = len(like), "Pass for each sample one number from 0 to 1 for each class."
-    raw = _numbers("probabilities", probabilities, remedy)
-    if raw.dtype == torch.bool:
-        raise InputError("probabilities must be numbers", raw.dtype, remedy)
-    if raw.ndim != 2 or len(raw) != n or 0 in raw.shape or raw.shape[1] != (k or raw.shape[1]):
-        what = f"probabilities must have the shape ({n}, {'k' if k is None else k})"
-        raise InputError(what, f"shape {tuple(raw.shape)}", remedy)
-    values = raw.detach().to(device=like.device, dtype=torch.float64)
-    check_finite("probabilities", values, remedy)
-    if float(values.min()) < 0:
-        row, column = divmod(int(values.argmin()), values.shape[1])
-        where = f"{float(values.min()):.3g} in row {row}, column {column}"
-        raise InputError("probabilities must not be negative", where, remedy)
-    sums = values.sum(dim=1, keepdim=True)
-    worst = int((sums - 1).abs().argmax())
-    if abs(float(sums[worst]) - 1) > _SUM_TOLERANCE:
-        raise InputError(
-            "probabilities of a sample must sum to one",
-            f"{float(sums[worst]):.6g} in row {worst}",
-            "Divide rows by their sums, or take torch.softmax(scores, dim=1).",
-        )
-    exact = (sums - 1).abs() <= 4 * torch.finfo(torch.float64).eps
-    return torch.where(exact, values, values / sums)
-
-
-def as_soft_labels(
-    probabilities: Any, y: Any, classes: Sequence[Hashable] | None, like: Tensor
-) -> tuple[Tensor, Any, Sequence[Hashable]]:
-    """Checked probabilities, labels and class names of a new dataset."""
-    soft = as_probabilities(probabilities, like, None if classes is None else len(classes))
-    k = soft.shape[1]
-    if y is None:
-        names = tuple(range(k)) if classes is None else classes
-        # by name: positions would be looked up among names that are numbers
-        return soft, [names[code] for code in soft.argmax(dim=1).tolist()], names
-    labels, names = as_codes(y, classes, len(like))
-    if len(names) != k:
-        raise InputError(
-            f"probabilities need a class for each of {k} columns",
-            f"{len(names)} different labels",
-            "Name all classes: classes=[…].",
-        )
-    if bool((labels < 0).any()):
-        raise InputError(
-            "samples with probabilities need labels",
-            f"{int((labels < 0).sum())} missing",
-            "Leave y out: it is then the most probable class.",
-        )
-    return soft, [names[code] for code in labels.tolist()], names
-
-
-def balanced_soft_weights(probabilities: Tensor) -> Tensor:
-    """Weights with the same mass Σ w_i p_ic in each class, as far as the probabilities allow."""
-    present = probabilities.amax(dim=0) > 0
-    soft, goal = probabilities[:, present], 1 / int(present.sum())
+        counts = torch.bincount(codes, minlength=n_classes)
+        return 1 / (counts[codes] * (counts > 0).sum()).double()
+    soft = soft[:, soft.amax(dim=0) > 0]
+    goal = 1 / soft.shape[1]
     weights = soft.new_full((len(soft),), 1 / len(soft))
     for _ in range(_BALANCE_STEPS):
         masses = weights @ soft
@@ -342,35 +246,116 @@ def balanced_soft_weights(probabilities: Tensor) -> Tensor:
     return weights / weights.sum()
 
 
+def as_class_weights(values: Any, classes: tuple[Hashable, ...], like: Tensor) -> Tensor:
+    """Class proportions that sum to one, from numbers by name or in order."""
+    if hasattr(values, "keys"):
+        unknown = [str(name) for name in values if name not in classes]
+        refuse_if(
+            unknown,
+            "proportions must be of classes of the dataset",
+            ", ".join(unknown[:5]),
+            f"Classes: {', '.join(map(str, classes))}.",
+        )
+        values = [values.get(name, 0.0) for name in classes]
+    remedy = "Pass one non-negative number for each class, or a dictionary by name."
+    numbers = _numbers("proportions", values, remedy)
+    refuse_if(
+        numbers.shape != (len(classes),),
+        f"proportions must be {len(classes)} numbers",
+        f"shape {tuple(numbers.shape)}",
+        remedy,
+    )
+    return check_weights("proportions", numbers.to(like), len(classes))
+
+
+def as_targets(targets: Any, n: int, device: torch.device) -> Tensor | None:
+    """Targets (n, q) in float64; a copy, unless gradients are to pass."""
+    if targets is None:
+        return None
+    remedy = "Pass a number or a vector for each sample; labels that are names go to y."
+    values = _numbers("targets", targets, remedy, bools=False)
+    values = values.clone() if values is targets and not values.requires_grad else values
+    values = values.to(device=device, dtype=torch.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != n or values.shape[1] == 0:
+        what = f"targets must be one number or vector for each of the {n} samples"
+        raise InputError(what, f"shape {tuple(values.shape)}", remedy)
+    check_finite("targets", values, "Remove samples whose target is missing.")
+    return values
+
+
+def as_probabilities(probabilities: Any, like: Tensor, k: int | None = None) -> Tensor:
+    """(n, k) in float64, with rows that sum to one to the last digits."""
+    n, remedy = len(like), "Pass for each sample one number from 0 to 1 for each class."
+    raw = _numbers("probabilities", probabilities, remedy, bools=False)
+    if raw.ndim != 2 or len(raw) != n or 0 in raw.shape or raw.shape[1] != (k or raw.shape[1]):
+        what = f"probabilities must have the shape ({n}, {'k' if k is None else k})"
+        raise InputError(what, f"shape {tuple(raw.shape)}", remedy)
+    values = raw.detach().to(device=like.device, dtype=torch.float64)
+    check_finite("probabilities", values, remedy)
+    if float(values.min()) < 0:
+        where = f"{float(values.min()):.3g} in row {int(values.argmin()) // values.shape[1]}"
+        raise InputError("probabilities must not be negative", where, remedy)
+    sums = values.sum(dim=1, keepdim=True)
+    worst = int((sums - 1).abs().argmax())
+    refuse_if(
+        abs(float(sums[worst]) - 1) > _SUM_TOLERANCE,
+        "probabilities of a sample must sum to one",
+        f"{float(sums[worst]):.6g} in row {worst}",
+        "Divide rows by their sums, or take torch.softmax(scores, dim=1).",
+    )
+    exact = (sums - 1).abs() <= 4 * torch.finfo(torch.float64).eps
+    return torch.where(exact, values, values / sums)
+
+
+def as_soft_codes(
+    soft: Tensor, y: Any, classes: Sequence[Hashable] | None
+) -> tuple[Tensor, tuple[Hashable, ...]]:
+    """Class positions and names of samples with probabilities: by default the most probable class."""
+    n, k = soft.shape
+    if y is None:
+        return soft.argmax(dim=1), tuple(range(k)) if classes is None else as_class_names(classes)
+    codes, names = as_codes(y, classes, n)
+    refuse_if(
+        len(names) != k,
+        f"probabilities need a class for each of {k} columns",
+        f"{len(names)} different labels",
+        "Name all classes: classes=[…].",
+    )
+    missing, remedy = int((codes < 0).sum()), "Leave y out: it is then the most probable class."
+    refuse_if(missing, "samples with probabilities need labels", f"{missing} missing", remedy)
+    return codes, names
+
+
 def check_soft_laws(law_index: Any) -> None:
     """Soft labels mix the laws of classes: laws of single samples do not fit them."""
-    if law_index is not None:
-        raise InputError(
-            "soft labels need one law for each class",
-            "a law_index, with laws of single samples",
-            "Pass law=data.class_laws(), law_index=None.",
-        )
+    refuse_if(
+        law_index is not None,
+        "soft labels need one law for each class",
+        "a law_index, with laws of single samples",
+        "Pass law=data.class_laws(), law_index=None.",
+    )
 
 
-def as_law(
-    law: Gaussians | None, index: Any, codes: Tensor, n_classes: int, dim: int
-) -> dict[str, Any]:
+def as_law(law: Any, index: Any, codes: Tensor, n_classes: int, dim: int) -> dict[str, Any]:
     """The fields ``law`` and ``law_index`` of a dataset."""
-    if law is None:
-        if index is not None:
-            raise InputError(
-                "law_index needs a law", "law=None", "Pass the Gaussians it points into."
-            )
+    if law is None and index is None:
         return {"law": None, "law_index": None}
-    remedy = "Pass advect.Gaussians, or None to estimate the laws."
-    check_kind("law must be Gaussians", law, Gaussians, remedy)
+    if not isinstance(law, Gaussians):
+        remedy = "Pass advect.Gaussians, or None for both to estimate the laws."
+        raise InputError("law must be Gaussians", type(law).__name__, remedy)
     if law.dim != dim:
         raise InputError(
             "laws and features must have one dimension",
             f"{law.dim} and {dim}",
             "Estimate the laws in the same space.",
         )
-    rows = codes if index is None else _law_rows(index).to(device=codes.device, dtype=torch.int64)
+    rows = codes
+    if index is not None:
+        remedy = "Pass one row of law for each sample."
+        rows = _numbers("law_index", index, remedy)
+        refuse_if(rows.is_floating_point(), "law_index must be whole numbers", rows.dtype, remedy)
+        index = rows = rows.to(device=codes.device, dtype=torch.int64, copy=rows is index)
     if rows.shape != codes.shape or int(rows.min()) < 0 or int(rows.max()) >= len(law):
         values = f" with values {int(rows.min())} to {int(rows.max())}" if rows.numel() else ""
         raise InputError(
@@ -378,12 +363,4 @@ def as_law(
             f"shape {tuple(rows.shape)}{values}",
             f"Without law_index there must be a law for each of the {n_classes} classes.",
         )
-    return {"law": law, "law_index": None if index is None else rows}
-
-
-def _law_rows(index: Any) -> Tensor:
-    remedy = "Pass one row of law for each sample."
-    rows = _numbers("law_index", index, remedy)
-    if rows.is_floating_point():
-        raise InputError("law_index must be whole numbers", rows.dtype, remedy)
-    return rows.clone() if rows is index else rows
+    return {"law": law, "law_index": index}

@@ -12,17 +12,25 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from advect._util.checks import check_known, one_or_more
+from advect._util.checks import check_known, one_or_more, refuse_if
 from advect._util.progress import Progress
 from advect._util.result import Table as Facts
 from advect.data.coerce import ALL
 from advect.data.sampling import Draw, Subsets
-from advect.errors import InputError
+from advect.io.adapters import (
+    NamedTensors,
+    frame_fields,
+    hugging_fields,
+    label_array,
+    source_fields,
+    to_frame,
+    torch_fields,
+)
+from advect.io.formats import Content, open_source, write
+from advect.io.formats.table import grid_shape
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from advect.io.formats import Content
 
 
 class Conversions(Subsets):
@@ -71,10 +79,17 @@ class Conversions(Subsets):
             >>> ad.LabeledDataset.from_torch(pairs, classes=["cat", "dog"]).labels
             ['dog', 'cat']
         """
-        from advect.io.adapters import torch_fields
-
-        options = {"probabilities": probabilities, "targets": targets}
-        return cls(**torch_fields(dataset, max_samples, classes, generator, progress, **options))
+        return cls(
+            **torch_fields(
+                dataset,
+                max_samples,
+                classes,
+                generator,
+                progress,
+                probabilities=probabilities,
+                targets=targets,
+            )
+        )
 
     @classmethod
     def from_frame(
@@ -108,8 +123,6 @@ class Conversions(Subsets):
             >>> data.columns, data.x.tolist()
             (('kilos', 'indoors'), [[4.5, 1.0], [20.0, 0.0]])
         """
-        from advect.io.adapters import frame_fields
-
         return cls(**frame_fields(frame, label, weights, categorical, probabilities, target))
 
     @classmethod
@@ -144,9 +157,6 @@ class Conversions(Subsets):
             ...     print(ad.LabeledDataset.from_folder(f"{folder}/digits", size=16))
             LabeledDataset(n=20, sample_shape=(16, 16), classes=..., dtype=float32)
         """
-        from advect.io.adapters import source_fields
-        from advect.io.formats import open_source
-
         draw = Draw(max_samples=max_samples, balanced=balanced, seed=seed)
         source = open_source(path, "folder", labels=labels, size=size, channels=channels)
         return cls(**source_fields(source, draw, progress))
@@ -163,8 +173,6 @@ class Conversions(Subsets):
             >>> x.shape, labels.tolist()
             ((2, 2), ['cat', 'dog'])
         """
-        from advect.io.adapters import label_array
-
         x = self.samples.detach().cpu().numpy().copy()
         if self.targets is None or self.has_classes:
             return x, label_array(self.labels)
@@ -184,8 +192,6 @@ class Conversions(Subsets):
             >>> pairs[1]
             (tensor([2., 3.]), tensor(1))
         """
-        from advect.io.adapters import NamedTensors
-
         if self.targets is not None and not self.has_classes:
             return TensorDataset(self.samples.detach().clone(), self.targets.detach().to(self.x))
         soft = self.probabilities
@@ -211,8 +217,6 @@ class Conversions(Subsets):
             >>> list(frame.columns), frame.label.tolist()
             (['x0', 'x1', 'label'], ['cat', 'dog'])
         """
-        from advect.io.adapters import to_frame
-
         label = None if label is True and not self.has_classes else label
         return to_frame(self._content(weights is not None), label, weights)
 
@@ -235,16 +239,12 @@ class Conversions(Subsets):
             ...     print(ad.datasets.load(path).labels)
             ['cat', 'dog']
         """
-        from advect.io.formats import write
-
         uniform = bool((self.weights - 1 / len(self.y)).abs().max() < 1e-12 / len(self.y))
         write(path, self._content(not uniform), overwrite=overwrite)
         return Path(path).expanduser()
 
     def _content(self, weights: bool) -> Content:
         """The dataset as arrays to write."""
-        from advect.io.formats import Content
-
         named = bool(self.classes) and self.has_classes
         tensors = (self.weights if weights else None, self.probabilities, self.targets)
         mass, soft, aims = (None if t is None else t.detach().cpu().numpy() for t in tensors)
@@ -273,26 +273,24 @@ class Conversions(Subsets):
             >>> data.columns, data.targets.tolist(), data.target_columns
             (('rooms', 'floor'), [[30.0]], ('price',))
         """
-        from advect.io.formats.table import grid_shape
-
         names = self.columns or ()
         wanted = list(dict.fromkeys(map(str, one_or_more(columns))))
-        if not names:
-            raise InputError(
-                "targets are taken from columns by name",
-                f"{self.dim} features without names",
-                "Pass ad.LabeledDataset(x, targets=y).",
-            )
+        refuse_if(
+            not names,
+            "targets are taken from columns by name",
+            f"{self.dim} features without names",
+            "Pass ad.LabeledDataset(x, targets=y).",
+        )
         for name in wanted:
             check_known("target column", name, names)
         at = [names.index(name) for name in wanted]
         rest = [k for k in range(len(names)) if k not in at]
-        if not rest:
-            raise InputError(
-                "a dataset needs a feature besides its targets",
-                ", ".join(names),
-                "Name fewer targets.",
-            )
+        refuse_if(
+            not rest,
+            "a dataset needs a feature besides its targets",
+            ", ".join(names),
+            "Name fewer targets.",
+        )
         features = tuple(names[k] for k in rest)
         shape = grid_shape(features)
         labels = {} if self.classes else {"y": torch.zeros_like(self.y), "classes": (ALL,)}

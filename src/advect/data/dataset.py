@@ -10,19 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, missing_labels
+from advect._util.checks import check_finite, missing_labels, refuse_if
 from advect.data.coerce import (
     ALL,
+    as_class_names,
     as_codes,
     as_columns,
     as_features,
     as_law,
     as_probabilities,
-    as_soft_labels,
-    as_target_columns,
+    as_soft_codes,
     as_targets,
     as_weights,
-    balanced_soft_weights,
     check_soft_laws,
 )
 from advect.data.conversions import Conversions
@@ -81,8 +80,6 @@ class LabeledDataset(Conversions):
         [True, False]
     """
 
-    has_classes: bool
-
     def __init__(
         self,
         x: Any,
@@ -100,44 +97,47 @@ class LabeledDataset(Conversions):
     ) -> None:
         features = as_features(x)
         n, device, shape = len(features), features.device, tuple(features.shape[1:])
+        soft = None
         if probabilities is not None:
-            probabilities, y, classes = as_soft_labels(probabilities, y, classes, features)
+            k = None if classes is None else len(classes)
+            soft = as_probabilities(probabilities, features, k)
+            codes, names = as_soft_codes(soft, y, classes)
             check_soft_laws(law_index)
-        if targets is not None and y is None and classes is None:
-            y, classes = [ALL] * n, (ALL,)
-        codes, names = as_codes(y, classes, n)
+        elif targets is not None and y is None and classes is None:
+            codes, names = torch.zeros(n, dtype=torch.int64), (ALL,)
+        else:
+            codes, names = as_codes(y, classes, n)
         codes = codes.to(device)
         values = as_targets(targets, n, device)
-        if probabilities is not None and isinstance(weights, str) and weights == "balanced":
-            weights = balanced_soft_weights(probabilities)
+        n_targets = 0 if values is None else values.shape[1]
         self._set(
             {
                 "x": features.reshape(n, -1),
                 "y": codes,
-                "weights": as_weights(weights, codes, len(names), features),
+                "weights": as_weights(weights, codes, len(names), soft),
                 "classes": names,
                 "sample_shape": shape,
                 "fixed_laws": False,
                 "columns": as_columns(columns, shape[0] if len(shape) == 1 else 0),
                 "table": table,
-                "probabilities": probabilities,
+                "probabilities": soft,
                 "targets": values,
-                "target_columns": as_target_columns(target_columns, values),
+                "target_columns": as_columns(target_columns, n_targets, "target_columns"),
                 "target_unit": None,
                 **as_law(law, law_index, codes, len(names), math.prod(shape)),
             }
         )
 
     def _set(self, fields: Mapping[str, Any]) -> None:
-        derived = {
-            "dim": fields["x"].shape[1],
-            "labeled": fields["y"] >= 0,
-            "has_soft_labels": fields["probabilities"] is not None,
-            "has_classes": fields["targets"] is None or fields["classes"] != (ALL,),
-            "_estimate": None,
-        }
-        for name, value in (*fields.items(), *derived.items()):
-            object.__setattr__(self, name, value)
+        """Set all fields, and the attributes that follow from them."""
+        self.__dict__.update(
+            fields,
+            dim=fields["x"].shape[1],
+            labeled=fields["y"] >= 0,
+            has_soft_labels=fields["probabilities"] is not None,
+            has_classes=fields["targets"] is None or fields["classes"] != (ALL,),
+            _estimate=None,
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"LabeledDataset is frozen: make a new one with .replace({name}=…)")
@@ -224,7 +224,8 @@ class LabeledDataset(Conversions):
             >>> data.replace(probabilities=[[0.9, 0.1], [0.8, 0.2]]).labels
             ['a', 'a']
         """
-        if unknown := set(changes) - set(_FIELDS):
+        unknown = changes.keys() - set(_FIELDS)
+        if unknown:
             raise InputError(
                 "replace takes fields of a dataset",
                 ", ".join(sorted(unknown)),
@@ -234,7 +235,8 @@ class LabeledDataset(Conversions):
 
     def _replace(self, **changes: Any) -> LabeledDataset:
         """``replace`` without checks, for values that are known to be valid."""
-        fields = {name: getattr(self, name) for name in _FIELDS}
+        values = vars(self)
+        fields = {name: values[name] for name in _FIELDS}
         if changes.get("x", self.x).shape[1] != self.dim:
             fields["columns"] = None
         if "y" in changes:
@@ -264,12 +266,12 @@ class LabeledDataset(Conversions):
             >>> ad.LabeledDataset([[0.0]], [1]).to(dtype=torch.float64).x.dtype
             torch.float64
         """
-        if dtype is not None and dtype not in (torch.float32, torch.float64):
-            raise InputError(
-                "dtype must be torch.float32 or torch.float64",
-                dtype,
-                "Half precision is too coarse for transport.",
-            )
+        refuse_if(
+            dtype is not None and dtype not in (torch.float32, torch.float64),
+            "dtype must be torch.float32 or torch.float64",
+            dtype,
+            "Half precision is too coarse for transport.",
+        )
         x = self.x.to(device=device, dtype=dtype)
         if x.dtype != self.x.dtype:
             check_finite("features", x, "They do not fit float32: keep float64, or rescale them.")
@@ -296,33 +298,32 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             x = as_features(x)
             changes.setdefault("sample_shape", tuple(x.shape[1:]))
             x = changes["x"] = x.reshape(len(x), -1)
-        if len(x) != len(data):  # targets of other samples
+        if len(x) != len(data):  # the targets and laws of other samples
             changes = {"targets": None, "target_columns": None, "law_index": None} | changes
     x = changes.get("x", data.x)
     n, dim = x.shape
     shape = tuple(changes.get("sample_shape", data.sample_shape))
     if dim != math.prod(shape):
-        raise InputError(
-            f"sample_shape {shape} needs {math.prod(shape)} features", dim, "Change both."
-        )
+        what = f"sample_shape {shape} needs {math.prod(shape)} features"
+        raise InputError(what, dim, "Change both.")
     if changes.get("probabilities") is not None:
         names = changes.get("classes", data.classes)
         soft = as_probabilities(changes["probabilities"], x, len(names) or None)
-        changes["probabilities"] = soft
-        changes.setdefault("classes", tuple(names) or tuple(range(soft.shape[1])))
+        changes |= {"probabilities": soft, "classes": names or range(soft.shape[1])}
         if "y" not in changes:
             changes["y"] = soft.argmax(dim=1)
             if data.law_index is not None and "law_index" not in changes:
                 changes = {"law": data.class_laws(), "law_index": None} | changes
         check_soft_laws(changes.get("law_index", data.law_index))
-    if changes.keys() & {"x", "y", "classes"}:
+    if n != len(data) or "y" in changes or "classes" in changes:
         y, classes = changes.get("y", data.y), changes.get("classes", data.classes)
         positions = torch.is_tensor(y) and y.dtype == torch.int64 and y.shape == (n,)
         if positions and int(y.min()) >= -1 and int(y.max()) < len(classes):
-            changes |= {"classes": as_codes([], classes, 0)[1]} if "classes" in changes else {}
+            if "classes" in changes:
+                changes["classes"] = as_class_names(classes)
         else:
-            changes["y"], changes["classes"] = as_codes(y, classes, n)
-            changes["y"] = changes["y"].to(x.device)
+            y, changes["classes"] = as_codes(y, classes, n)
+            changes["y"] = y.to(x.device)
             changes.setdefault("probabilities", None)
     y, names = changes.get("y", data.y), changes.get("classes", data.classes)
     soft = changes.get("probabilities", None if "y" in changes else data.probabilities)
@@ -332,21 +333,21 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             f"shape {tuple(soft.shape)}",
             "Change probabilities along with the samples or classes, or take data.hard() first.",
         )
-    if changes.keys() & {"x", "weights"}:
+    if n != len(data) or "weights" in changes:
         weights = changes.get("weights", data.weights)
-        if weights is not data.weights or len(weights) != n:
-            changes["weights"] = as_weights(weights, y, len(names), x)
+        changes["weights"] = as_weights(weights, y, len(names), soft)
     if changes.keys() & {"x", "y", "classes", "law", "law_index"}:
-        law, rows = changes.get("law", data.law), changes.get("law_index", data.law_index)
-        changes |= as_law(law, rows, y, len(names), dim)
+        law, law_index = changes.get("law", data.law), changes.get("law_index", data.law_index)
+        changes |= as_law(law, law_index, y, len(names), dim)
     if "columns" in changes:
         changes["columns"] = as_columns(changes["columns"], shape[0] if len(shape) == 1 else 0)
     if "targets" in changes:
         changes["targets"] = as_targets(changes["targets"], n, x.device)
-    if changes.keys() & {"targets", "target_columns"}:
-        values = changes.get("targets", data.targets)
-        names = changes.get("target_columns", data.target_columns)
-        changes["target_columns"] = as_target_columns(names, values)
+    if "targets" in changes or "target_columns" in changes:
+        targets = changes.get("targets", data.targets)
+        n_targets = 0 if targets is None else targets.shape[1]
+        target_names = changes.get("target_columns", data.target_columns)
+        changes["target_columns"] = as_columns(target_names, n_targets, "target_columns")
     return changes
 
 
@@ -358,12 +359,12 @@ def require_labels(data: LabeledDataset, who: str) -> None:
 
 def require_hard(data: LabeledDataset, who: str) -> None:
     """Raise an error that names ``who`` for soft labels."""
-    if data.has_soft_labels:
-        raise InputError(
-            f"{who} needs one label for each sample",
-            "soft labels",
-            "Take the most probable class with data.hard().",
-        )
+    refuse_if(
+        data.has_soft_labels,
+        f"{who} needs one label for each sample",
+        "soft labels",
+        "Take the most probable class with data.hard().",
+    )
 
 
 def has_classes(data: LabeledDataset) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from advect._util.checks import refuse_if
 from advect.data.dataset import (
     LabeledDataset,
     law_rows,
@@ -35,12 +36,12 @@ __all__ = [
 
 def require_classes(data: LabeledDataset, who: str) -> None:
     """Raise an error that names ``who`` for data with targets and no labels."""
-    if not data.has_classes:
-        raise InputError(
-            f"{who} needs classes",
-            f"{len(data)} samples with continuous targets and no labels",
-            "Pass labels too, for example binned targets: ad.LabeledDataset(x, bins, targets=y).",
-        )
+    refuse_if(
+        not data.has_classes,
+        f"{who} needs classes",
+        f"{len(data)} samples with continuous targets and no labels",
+        "Pass labels too, for example binned targets: ad.LabeledDataset(x, bins, targets=y).",
+    )
 
 
 def require_targets(data: LabeledDataset, who: str) -> Tensor:

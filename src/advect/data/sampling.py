@@ -12,8 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_positive, check_weights, missing_labels
-from advect.data.coerce import as_class_weights, as_tensor, as_weights, balanced_soft_weights
+from advect._util.checks import (
+    check_count,
+    check_positive,
+    check_weights,
+    missing_labels,
+    refuse_if,
+)
+from advect.data.coerce import as_class_weights, as_tensor, balanced_weights
 from advect.data.laws import Gaussians
 from advect.errors import InputError
 
@@ -66,9 +72,7 @@ class Subsets:
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).balanced().weights.tolist()
             [0.25, 0.25, 0.5]
         """
-        if self.probabilities is not None:
-            return self._replace(weights=balanced_soft_weights(self.probabilities))
-        weights = as_weights("balanced", self.y, len(self.classes), self.x)
+        weights = balanced_weights(self.y, len(self.classes), self.probabilities)
         return self._replace(weights=weights)
 
     def reweighted(self, proportions: Any) -> Self:
@@ -89,12 +93,12 @@ class Subsets:
         wanted = as_class_weights(proportions, self.classes, self.weights)
         mass = self.weights.new_zeros(len(self.classes)).index_add_(0, self.y, self.weights)
         empty = [self.classes[k] for k in ((wanted > 0) & (mass <= 0)).nonzero()[:, 0].tolist()]
-        if empty:
-            raise InputError(
-                "a class without samples must have proportion 0",
-                ", ".join(map(str, empty[:5])),
-                "Set it to 0, or add samples.",
-            )
+        refuse_if(
+            empty,
+            "a class without samples must have proportion 0",
+            ", ".join(map(str, empty[:5])),
+            "Set it to 0, or add samples.",
+        )
         factor = torch.where(mass > 0, wanted / mass.clamp_min(1e-300), 0.0)
         weights = self.weights * factor[self.y]
         return self._replace(weights=check_weights("the weights", weights, len(weights)))
@@ -110,10 +114,8 @@ class Subsets:
         index = rows_at(index, len(self.y), self.y.device)
         fields = {name: getattr(self, name) for name in BY_ROW}
         rows = {name: value[index] for name, value in fields.items() if value is not None}
-        if not len(rows["y"]):
-            raise InputError(
-                "a subset must keep at least one sample", "0 samples", "Check the index or mask."
-            )
+        remedy = "Check the index or mask."
+        refuse_if(not len(rows["y"]), "a subset must keep at least one sample", "0 samples", remedy)
         weights = check_weights("the weights", rows["weights"], len(rows["y"]))
         return self._replace(**fields | rows | {"weights": weights})
 
@@ -171,10 +173,8 @@ class Subsets:
             >>> ad.LabeledDataset([[0.0], [2.0], [7.0]], ["a", "a", "b"]).of_class("a").x.tolist()
             [[0.0], [2.0]]
         """
-        if name not in self.classes:
-            raise InputError(
-                "no such class", repr(name), f"Classes: {', '.join(map(str, self.classes))}."
-            )
+        known = ", ".join(map(str, self.classes))
+        refuse_if(name not in self.classes, "no such class", repr(name), f"Classes: {known}.")
         return self.subset(self.y == self.classes.index(name))
 
 
@@ -189,24 +189,27 @@ class Draw:
 
     def __post_init__(self) -> None:
         for name, least in (("n", 1), ("max_samples", 1), ("seed", 0)):
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 object.__setattr__(self, name, check_count(name, value, least))
-        if type(self.balanced) is not bool:
-            raise InputError(
-                "balanced must be True or False", repr(self.balanced), "Pass one of these."
-            )
-        if self.n is not None and self.max_samples is not None:
-            raise InputError(
-                "n and max_samples exclude each other",
-                f"{self.n} and {self.max_samples}",
-                "Pass the one that you mean.",
-            )
-        if self.balanced and self.n is None and self.max_samples is None:
-            raise InputError(
-                "a balanced draw needs its size",
-                "n=None",
-                "Pass n or max_samples, or load all and take .balanced() weights.",
-            )
+        refuse_if(
+            type(self.balanced) is not bool,
+            "balanced must be True or False",
+            repr(self.balanced),
+            "Pass one of these.",
+        )
+        refuse_if(
+            self.n is not None and self.max_samples is not None,
+            "n and max_samples exclude each other",
+            f"{self.n} and {self.max_samples}",
+            "Pass the one that you mean.",
+        )
+        refuse_if(
+            self.balanced and self.n is None and self.max_samples is None,
+            "a balanced draw needs its size",
+            "n=None",
+            "Pass n or max_samples, or load all and take .balanced() weights.",
+        )
 
     def rows(self, codes: Tensor, classes: Sequence[Hashable]) -> Tensor | None:
         """Positions in the order drawn, among rows with these codes; None for all."""
@@ -228,11 +231,8 @@ def draw_rows(
     generator: torch.Generator | None,
 ) -> Tensor:
     """``n`` different positions, of equally many of each class where the draw is balanced."""
-    n = check_count("n", n)
-    if n > len(codes):
-        raise InputError(
-            f"a sample of different rows has at most {len(codes)}", n, "Ask for fewer."
-        )
+    n, most = check_count("n", n), len(codes)
+    refuse_if(n > most, f"a sample of different rows has at most {most}", n, "Ask for fewer.")
     shuffled = torch.randperm(len(codes), generator=generator).to(codes.device)
     if not balanced:
         return shuffled[:n]
@@ -241,12 +241,12 @@ def draw_rows(
     chosen = []
     for position, code in enumerate(present):
         wanted = n // len(present) + (position < n % len(present))
-        if wanted > counts[code]:
-            raise InputError(
-                f"class {classes[code]!r} has too few samples for a balanced draw of {n}",
-                f"{counts[code]} where {wanted} are needed",
-                "Ask for fewer, or use .balanced() weights instead.",
-            )
+        refuse_if(
+            wanted > counts[code],
+            f"class {classes[code]!r} has too few samples for a balanced draw of {n}",
+            f"{counts[code]} where {wanted} are needed",
+            "Ask for fewer, or use .balanced() weights instead.",
+        )
         chosen.append(shuffled[codes[shuffled] == code][:wanted])
     return torch.cat(chosen)
 
@@ -282,33 +282,35 @@ def by_turns(
 
 
 def rows_at(index: Any, n: int, device: torch.device) -> Tensor:
-    """Positions among n rows, or a mask of them, from what users write: a slice, a list, an array;
-    none are some too.
-    """
-    what = "an index must be a vector of positions or a mask"
+    """Positions among n rows or a mask of them, from a slice, list, array or tensor."""
+    what, remedy = "an index must be a vector of positions or a mask", "Pass whole numbers."
     try:
-        if type(index) is slice:
-            index = np.arange(n)[index]
-        rows = as_tensor(index).to(device)
+        rows = as_tensor(np.arange(n)[index] if type(index) is slice else index).to(device)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(what, repr(index), "Pass whole numbers.") from None
-    if (rows.numel() and (rows.is_floating_point() or rows.is_complex())) or rows.ndim != 1:
-        got = f"{rows.dtype} of shape {tuple(rows.shape)}"
-        raise InputError(what, got, "Pass whole numbers.")
-    if rows.dtype != torch.bool:
-        rows = rows.long()
-        if rows.numel() and not (-n <= int(rows.min()) and int(rows.max()) < n):
-            raise InputError(
-                f"positions must lie in a dataset of {n} samples",
-                f"{int(rows.min())} to {int(rows.max())}",
-                "Check the index.",
-            )
-    elif len(rows) != n:
-        raise InputError(
+        raise InputError(what, repr(index), remedy) from None
+    fractions = rows.is_floating_point() or rows.is_complex()
+    refuse_if(
+        rows.ndim != 1 or (fractions and len(rows)),  # an empty list is read as floats
+        what,
+        f"{rows.dtype} of shape {tuple(rows.shape)}",
+        remedy,
+    )
+    if rows.dtype == torch.bool:
+        refuse_if(
+            len(rows) != n,
             f"a mask needs one entry for each of the {n} samples",
             len(rows),
             "Build it from this dataset.",
         )
+        return rows
+    rows = rows.long()
+    outside = rows[(rows < -n) | (rows >= n)].tolist()
+    refuse_if(
+        outside,
+        f"positions must lie in a dataset of {n} samples",
+        outside[:5],
+        "Check the index.",
+    )
     return rows
 
 
@@ -317,25 +319,24 @@ def split_rows(codes: Tensor, fraction: float, generator: torch.Generator | None
     one sample of each on both sides if it can. Rows without a label are split as a class.
     """
     fraction, n = check_positive("fraction", fraction), len(codes)
-    if fraction >= 1:
-        raise InputError(
-            "fraction must lie between 0 and 1",
-            fraction,
-            "0.8 keeps four fifths in the first part.",
-        )
-    if n < 2:
-        raise InputError("a split needs at least two samples", n, "Add samples.")
+    refuse_if(
+        fraction >= 1,
+        "fraction must lie between 0 and 1",
+        fraction,
+        "0.8 keeps four fifths in the first part.",
+    )
+    refuse_if(n < 2, "a split needs at least two samples", n, "Add samples.")
     shuffled = torch.randperm(n, generator=generator).to(codes.device)
     first = torch.zeros(n, dtype=torch.bool, device=codes.device)
     for code in codes.unique().tolist():
         rows = shuffled[codes[shuffled] == code]
-        kept = round(fraction * len(rows))
+        size = round(fraction * len(rows))
         if len(rows) > 1:
-            kept = min(max(kept, 1), len(rows) - 1)
-        first[rows[:kept]] = True
+            size = min(max(size, 1), len(rows) - 1)
+        first[rows[:size]] = True
     if bool(first.all()) or not bool(first.any()):  # only classes of one sample: split by row
-        kept = min(max(round(fraction * n), 1), n - 1)
-        first[shuffled] = torch.arange(n, device=codes.device) < kept
+        size = min(max(round(fraction * n), 1), n - 1)
+        first[shuffled] = torch.arange(n, device=codes.device) < size
     return first
 
 

@@ -7,7 +7,6 @@ it is no seal against those who mean harm."""
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from advect._util.atomic import write_atomically
+from advect._util.checks import check_count
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
@@ -44,36 +44,23 @@ def read_tensors(
     """What ``write_tensors`` wrote; a clear error for anything else."""
     if not path.is_file():
         raise InputError("no such file", path, "Check the path.")
-    try:
+    with unpacking(path):
         with safe_open(path, framework="pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
+            checksum, _, text = file.metadata()[_ENTRY].partition(" ")
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        if _ENTRY in metadata:
-            checksum, _, text = metadata[_ENTRY].partition(" ")
-            found = _checksum(tensors, text)
-        else:  # an older file, whose checksum is of the numbers alone
-            checksum, text = metadata["checksum"], metadata["facts"]
-            found = _checksum(tensors, None)
         facts = json.loads(text)
-    except _UNREADABLE as error:
-        raise damaged(path, f"{type(error).__name__}: {error}") from None
-    if found != checksum:
-        raise damaged(path, "checksum")
-    if type(facts) is not dict:
-        raise damaged(path, "its facts are no table")
+        if checksum != _checksum(tensors, text) or type(facts) is not dict:
+            raise ValueError("checksum")
     return tensors, facts
 
 
 def is_ours(path: Path) -> bool:
     """Whether a file is one of ``write_tensors``, by its header; its numbers may be damaged."""
-    if not path.is_file():
-        return False
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            return _ENTRY in file.metadata()
     except _UNREADABLE:
         return False
-    return _ENTRY in metadata or metadata.keys() >= {"checksum", "facts"}
 
 
 @contextmanager
@@ -98,14 +85,12 @@ _UNREADABLE = (
 )
 
 
-def _checksum(tensors: dict[str, Tensor], facts: str | None) -> str:
-    """Of all that a file says: facts, names, kinds and shapes of tensors, and numbers; without facts,
-    of the numbers alone."""
-    total = zlib.crc32((facts or "").encode())
+def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
+    """Of all that a file says: facts, and names, kinds, shapes and numbers of tensors."""
+    total = zlib.crc32(facts.encode())
     for name, values in sorted(tensors.items()):
-        if facts is not None:
-            head = f"{name} {values.dtype} {tuple(values.shape)}"
-            total = zlib.crc32(head.encode(), total)
+        head = f"{name} {values.dtype} {tuple(values.shape)}"
+        total = zlib.crc32(head.encode(), total)
         numbers = values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         total = zlib.crc32(numbers, total)
     return f"{total:08x}"
@@ -137,22 +122,32 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
 
 def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> LabeledDataset:
     """What ``pack_dataset`` packed, bit for bit; ValueError for parts that do not fit."""
-    _check_parts(tensors, facts)
-    law = None
+    for name in ("weights", "probabilities", "targets"):
+        if tensors.get(name, tensors["weights"]).dtype != torch.float64:
+            raise ValueError(f"{name} do not have float64")
+    data, law = LabeledDataset(tensors["x"]), None
     if "law" in facts:
         law = Gaussians(tensors["law.means"], _unpack_covariance(tensors, facts["law"]))
-    optional = ("law_index", "probabilities", "targets", "target_unit")
-    names = {n: tuple(facts[n]) if n in facts else None for n in ("columns", "target_columns")}
-    return LabeledDataset(tensors["x"])._replace(
-        y=tensors["y"],
-        weights=tensors["weights"],
-        classes=tuple(unpack_name(name) for name in facts["classes"]),
-        sample_shape=tuple(facts["sample_shape"]),
-        table=Table.from_dict(facts["table"]) if "table" in facts else None,
-        law=law,
-        **names,
-        **{name: tensors.get(name) for name in optional},
-    )
+    fields = {
+        "x": tensors["x"],
+        "y": tensors["y"],
+        "weights": tensors["weights"],
+        "classes": tuple(unpack_name(name) for name in facts["classes"]),
+        "sample_shape": tuple(check_count("side", side) for side in facts["sample_shape"]),
+        "table": Table.from_dict(facts["table"]) if "table" in facts else None,
+        "law": law,
+        "law_index": tensors.get("law_index"),
+        "columns": tuple(facts["columns"]) if "columns" in facts else None,
+        "probabilities": tensors.get("probabilities"),
+        "targets": tensors.get("targets"),
+        "target_columns": tuple(facts["target_columns"]) if "target_columns" in facts else None,
+        "target_unit": tensors.get("target_unit"),
+    }
+    if data.replace(**fields).y is not tensors["y"]:
+        raise ValueError("labels are not class positions")
+    if "target_unit" in tensors and len(tensors["target_unit"]) != tensors["targets"].shape[1]:
+        raise ValueError("units do not fit the targets")
+    return data._replace(**fields)  # the tensors as they were written
 
 
 def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Covariance:
@@ -161,44 +156,6 @@ def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Cov
     given = {name.removeprefix(stem): value for name, value in tensors.items() if stem in name}
     given |= {name: value for name, value in facts.items() if name != "kind" and value is not None}
     return Covariance.kinds[kind](tensors["law.covariance"], **given)
-
-
-def _check_parts(tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    x, y, weights = tensors["x"], tensors["y"], tensors["weights"]
-    n, k, sides = len(x), len(facts["classes"]), facts["sample_shape"]
-    index, soft = tensors.get("law_index", y), tensors.get("probabilities")
-    n_laws = len(tensors["law.means"]) if "law_index" in tensors else k
-    targets, unit = tensors.get("targets"), tensors.get("target_unit")
-    aims = [len(part) for part in (facts.get("target_columns"), unit) if part is not None]
-    wide = x.new_empty(n, 0, dtype=torch.float64) if targets is None else targets
-    laws = [value for name, value in tensors.items() if name.startswith("law.")]
-    fits = {
-        "features": x.ndim == 2 and x.is_floating_point() and n > 0,
-        "sides of a sample": all(type(side) is int for side in sides)
-        and math.prod(sides) == x.shape[-1],
-        "labels": _are_positions(y, n, k),
-        "weights": weights.shape == (n,)
-        and weights.is_floating_point()
-        and bool((weights >= 0).all()),
-        "targets": wide.ndim == 2
-        and (len(wide), wide.dtype) == (n, torch.float64)
-        and (unit is None or unit.ndim == 1)
-        and all(targets is not None and count == wide.shape[1] for count in aims),
-        "laws": _are_positions(index, n, n_laws),
-        "numbers of laws": all(value.is_floating_point() for value in laws),
-        "probabilities": soft is None
-        or ((soft.shape, soft.dtype) == ((n, k), torch.float64) and bool((soft >= 0).all())),
-        "names of classes": len({unpack_name(name) for name in facts["classes"]}) == k,
-    }
-    for name, right in fits.items():
-        if not right:
-            raise ValueError(f"{name} do not fit the other parts")
-
-
-def _are_positions(values: Tensor, n: int, end: int) -> bool:
-    """n class positions below ``end``, or −1."""
-    whole = values.shape == (n,) and values.dtype == torch.int64
-    return whole and bool(((values >= -1) & (values < end)).all())
 
 
 def pack_rows(

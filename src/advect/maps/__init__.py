@@ -3,14 +3,12 @@
 from advect.maps.base import Map, load
 from advect.maps.entropic import EntropicMap
 from advect.maps.flow_matching import FlowMatchingMap
-from advect.maps.gaussian import GaussianMap
 from advect.maps.nearest import NearestMap
 from advect.maps.neural import NeuralMap
 
 __all__ = [
     "EntropicMap",
     "FlowMatchingMap",
-    "GaussianMap",
     "Map",
     "NearestMap",
     "NeuralMap",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ from advect._util.checks import check_count
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.coerce import as_codes
 from advect.data.dataset import LabeledDataset
-from advect.data.store import pack_dataset, read_tensors, unpack_dataset, write_tensors
+from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.spaces.inputs import as_dataset, in_form_of, require
@@ -25,24 +25,27 @@ from advect.spaces.inputs import as_dataset, in_form_of, require
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1
 _COMMON = ("sample_shape_", "classes_", "columns_")  # fitted attributes of every map
-_DAMAGE = (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError, OverflowError)
 
 
 def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
     """Named columns must be those of the fit, in their order."""
     names = getattr(x, "columns", None)
     if names is not None and columns is not None:
-        given, remedy = tuple(map(str, names)), f"Use x[{list(columns)}]."
-        what = "samples must have the columns of the fit in their order"
-        require(given == columns, what, ", ".join(given), remedy)
+        names = tuple(map(str, names))
+        require(
+            names == columns,
+            "samples must have the columns of the fit in their order",
+            ", ".join(names),
+            f"Use x[{list(columns)}].",
+        )
 
 
 class Map(ABC):
     """A map fitted on the first and last states of particles, for samples that the flow did not see.
 
-    ``EntropicMap`` needs no training, uses labels, and carried held-out images best. ``GaussianMap``
-    carries means and covariances of classes only. ``NearestMap`` is the baseline. ``NeuralMap`` is a
-    network that can be exported. ``FlowMatchingMap`` needs two datasets and no flow.
+    ``EntropicMap`` needs no training, uses labels, and carried held-out images best. ``NearestMap`` is
+    the baseline. ``NeuralMap`` is the network of the paper. ``FlowMatchingMap`` needs two datasets and
+    no flow.
 
     A subclass names its kind for files and defines ``learn`` and ``move``. ``save`` writes the
     attributes that ``learn`` sets: tensors, and values that JSON has. Override ``pack`` and ``unpack``
@@ -122,7 +125,8 @@ class Map(ABC):
 
         Class names that JSON does not have come back as strings.
         """
-        shape, (tensors, values) = self._fitted(), self.pack()
+        shape = self._fitted()
+        tensors, values = self.pack()
         facts = {
             "kind": _NAME,
             "version": _VERSION,
@@ -143,27 +147,30 @@ class Map(ABC):
             InputError: not the file of a map, damaged, or of another kind than this class.
         """
         tensors, facts = read_tensors(Path(path), device)
-        is_map, version, name = facts.get("kind") == _NAME, facts.get("version"), facts.get("map")
-        require(is_map, "not a saved map", path, "Pass a file that map.save(path) wrote.")
-        remedy = "Read it with the version of advect that wrote it."
-        require(version == _VERSION, f"a map must have version {_VERSION}", version, remedy)
-        known = {key: kind for key, kind in sorted(_KINDS.items()) if issubclass(kind, cls)}
-        what = f"the file must hold a map of kind {', '.join(known)}"
-        require(str(name) in known, what, repr(name), "Use ad.maps.load.")
-        try:
-            found, columns = known[str(name)](), facts["columns"]
+        head, name = (facts.get("kind"), facts.get("version")), str(facts.get("map"))
+        require(
+            head == (_NAME, _VERSION),
+            "not a saved map",
+            f"{path} with {head}",
+            "Pass a file that map.save(path) of this version of advect wrote.",
+        )
+        kinds = {key: kind for key, kind in sorted(_KINDS.items()) if issubclass(kind, cls)}
+        require(
+            name in kinds,
+            f"the file must hold a map of kind {', '.join(kinds)}",
+            name,
+            "Use ad.maps.load.",
+        )
+        with unpacking(Path(path)):
+            fitted, columns = kinds[name](), facts["columns"]
             shape = tuple(check_count("side", side) for side in facts["sample_shape"])
             check_count("axes", len(shape))
-            found.sample_shape_ = shape
-            found.columns_ = columns and tuple(map(str, columns))
-            found.classes_ = tuple(map(unpack_name, facts.get("classes", ())))
-            found.unpack(tensors, facts["own"])
-            found.move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts must fit
-        except _DAMAGE as error:
-            raise InputError(
-                "not a saved map, or damaged", f"{path} ({error})", "Fit the map again and save it."
-            ) from None
-        return found
+            fitted.sample_shape_ = shape
+            fitted.columns_ = columns and tuple(map(str, columns))
+            fitted.classes_ = tuple(map(unpack_name, facts.get("classes", ())))
+            fitted.unpack(tensors, facts["own"])
+            fitted.move(torch.zeros(1, math.prod(shape)), torch.full((1,), -1))  # parts must fit
+        return fitted
 
     @abstractmethod
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
@@ -186,8 +193,7 @@ class Map(ABC):
 
     def _fitted(self) -> tuple[int, ...]:
         if self.sample_shape_ is None:
-            got, remedy = f"{type(self).__name__} without fit", "Call fit(result)."
-            raise InputError("a map must be fitted first", got, remedy)
+            raise InputError("a map must be fitted first", type(self).__name__, "Call fit(result).")
         return self.sample_shape_
 
     def _checked(self, x: Any) -> LabeledDataset:
@@ -201,14 +207,6 @@ class Map(ABC):
         )
         check_columns(x, self.columns_)
         return data
-
-    def _posterior_of(self, x: Any, answer: Callable[[Tensor], Tensor]) -> Any:
-        """Class probabilities of samples in the form of ``x``; ``answer`` takes rows (n, d)."""
-        data, remedy = self._checked(x), "Fit on labeled datasets."
-        require(self.classes_, "a posterior needs classes", "a map fitted without labels", remedy)
-        with torch.no_grad():
-            rows = answer(data.x.detach()).to(data.x)
-        return rows if data is x else in_form_of(x, rows)
 
     def _codes(self, data: LabeledDataset, y: Any) -> Tensor:
         """Positions in ``classes_``; −1 for missing labels, and for all if labels are not used."""
@@ -233,21 +231,23 @@ load = Map.load
 
 def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
     """First and last states as datasets of one dtype, without rows of no mass, which do not move."""
-    of_flow, one = isinstance(start, FlowResult), f"one {type(start).__name__}"
     remedy = "Call fit(result), or fit(start, end)."
+    if isinstance(start, FlowResult):
+        require(end is None, "the result of a flow has both states", "an end as well", remedy)
+        start, end = start.source, start.dataset
     require(
-        of_flow or end is not None, "a map needs the result of a flow or two states", one, remedy
+        end is not None,
+        "a map needs the result of a flow or two states",
+        f"one {type(start).__name__}",
+        remedy,
     )
-    once = not of_flow or end is None
-    require(once, "the result of a flow has both states", "an end as well", remedy)
-    first, last = map(as_dataset, (start.source, start.dataset) if of_flow else (start, end))
-    shapes, devices = zip(
-        *((data.samples.shape, data.x.device) for data in (first, last)), strict=True
-    )
+    first, last = as_dataset(start), as_dataset(end)
+    shapes = tuple(first.samples.shape), tuple(last.samples.shape)
+    devices = first.x.device, last.x.device
     require(
         shapes[0] == shapes[1] and devices[0] == devices[1],
         "start and end must be the same particles, row by row, on one device",
-        f"shapes {tuple(shapes[0])} and {tuple(shapes[1])} on {devices[0]} and {devices[1]}",
+        f"shapes {shapes[0]} and {shapes[1]} on {devices[0]} and {devices[1]}",
         "Pass the first and the last state of one flow.",
     )
     dtype, rows = torch.promote_types(first.x.dtype, last.x.dtype), first.weights > 0
@@ -259,10 +259,16 @@ def _reduced(data: LabeledDataset, rows: Tensor, dtype: torch.dtype) -> LabeledD
     """Some rows, with the classes that they have and without laws."""
     data = data.replace(x=data.x.detach(), law=None, law_index=None, fixed_laws=False).subset(rows)
     present = [code for code, count in enumerate(data.counts.values()) if count]
-    position = torch.full((len(data.classes) + 1,), -1, device=data.y.device)  # last: no label
-    position[present] = torch.arange(len(present), device=data.y.device)
+    position = positions_of(present, len(data.classes)).to(data.y.device)
     classes = tuple(data.classes[code] for code in present)
     return data.replace(x=data.x.to(dtype), y=position[data.y], classes=classes)
+
+
+def positions_of(codes: Sequence[int], k: int) -> Tensor:
+    """The position in ``codes`` of each of k classes, −1 for the others and, as the last, for no label."""
+    position = torch.full((k + 1,), -1)
+    position[list(codes)] = torch.arange(len(codes))
+    return position
 
 
 def pack_pairs(
@@ -278,19 +284,13 @@ def pack_pairs(
 def unpack_pairs(
     tensors: dict[str, Tensor], facts: dict[str, Any], shape: tuple[int, ...] | None
 ) -> tuple[LabeledDataset, LabeledDataset]:
-    """What ``pack_pairs`` packed, checked."""
+    """What ``pack_pairs`` packed; ValueError for states that do not fit."""
     weights, states = tensors["start.weights"], []
     for side in ("start", "end"):
         parts = {"x": tensors[f"{side}.x"], "y": tensors[f"{side}.y"], "weights": weights}
-        data = unpack_dataset(parts, facts[side])
-        kinds = data.x.is_floating_point(), data.y.dtype, weights.dtype
-        fits = kinds == (True, torch.int64, torch.float64) and data.sample_shape == shape
-        sizes = data.y.shape == weights.shape == (len(data),) and bool((weights > 0).all())
-        codes = int(data.y.min()) >= -1 and int(data.y.max()) < len(data.classes)
-        states.append(data)
-        if not (fits and sizes and codes) or data.x.dtype != states[0].x.dtype:
-            raise ValueError(f"the {side} of the pairs does not fit")
+        states.append(unpack_dataset(parts, facts[side]))
     start, end = states
-    if start.x.shape != end.x.shape:
+    same = start.x.dtype == end.x.dtype and start.sample_shape == end.sample_shape == shape
+    if not same or not bool((weights > 0).all()):
         raise ValueError("start and end are not the same particles")
     return start, end

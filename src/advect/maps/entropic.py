@@ -28,7 +28,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.maps.base import Map, pack_pairs, unpack_pairs
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.spaces.inputs import require
+from advect.spaces.inputs import in_form_of, require
 
 _TOL = 1e-4  # marginal error of the plans
 _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
@@ -37,7 +37,7 @@ KINDS = ("particles", "nearest", "logistic", "forest", "mean")  # of equal score
 _AVERAGED = ("particles", "logistic", "forest")  # in "mean"
 _FOLDS = 5
 _RIDGE = 60.0  # C = 60/n, at most 1; chosen on training splits of USPS, KMNIST, Fashion-MNIST
-Answer = Callable[[np.ndarray], np.ndarray]  # points (n, d) to probabilities (n, k)
+Classifier = Callable[[np.ndarray], np.ndarray]  # points (n, d) to probabilities (n, k)
 
 
 class EntropicMap(Map, kind="entropic"):
@@ -84,8 +84,6 @@ class EntropicMap(Map, kind="entropic"):
         if posterior is not None:
             check_known("posterior", posterior, (*KINDS, "auto"))
         self._posterior_option = posterior
-        self._answer: Answer | None = None
-        self.posterior_scores_: dict[str, float] = {}
 
     def __repr__(self) -> str:
         option = self._posterior_option
@@ -106,22 +104,17 @@ class EntropicMap(Map, kind="entropic"):
             >>> entropic.classes_, entropic.posterior([[8.0]]).round(3).tolist()
             (('high', 'low'), [[1.0, 0.0]])
         """
-        return self._posterior_of(
-            x,
-            lambda rows: torch.cat([*map(self._probabilities, self._blocks(self._standard(rows)))]),
+        data = self._checked(x)
+        require(
+            self.classes_,
+            "a posterior needs classes",
+            "a map fitted without labels",
+            "Fit on labeled datasets.",
         )
-
-    @property
-    def posterior_(self) -> str:
-        """Name of the posterior in use."""
-        self._fitted()
-        return self._method
-
-    @property
-    def epsilon_(self) -> float:
-        """Regularization in units of the cost."""
-        self._fitted()
-        return self._epsilon * self._scale**2
+        with torch.no_grad():
+            blocks = self._blocks(self._standard(data.x.detach()))
+            rows = torch.cat([self._probabilities(block) for block in blocks]).to(data.x)
+        return rows if data is x else in_form_of(x, rows)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         missing = [int((~side.labeled).sum()) for side in (start, end)]
@@ -132,9 +125,12 @@ class EntropicMap(Map, kind="entropic"):
             f"{missing[0]} and {missing[1]} of {len(start)} without",
             "Set label_weight=0 to use features only.",
         )
-        known, got = self._posterior_option is None or not missing[0], f"{missing[0]} without"
-        what = "a posterior needs labels of all first states"
-        require(known, what, got, "Fit on labeled datasets.")
+        require(
+            self._posterior_option is None or not missing[0],
+            "a posterior needs labels of all first states",
+            f"{missing[0]} without",
+            "Fit on labeled datasets.",
+        )
         self._start, self._end = start, end
         x = torch.stack([start.x.double(), end.x.double()])
         self._centres = (start.weights[:, None] * x).sum(dim=1)  # (2, d)
@@ -150,20 +146,17 @@ class EntropicMap(Map, kind="entropic"):
             )
         pair, within = cost.between(moved, last), cost.between(first, first)
         matrix = pair.matrix()
-        weights = first.weights, last.weights
-        prepared = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, *weights)
+        prepared = Sinkhorn(epsilon, tol=_TOL).prepare(matrix, first.weights, last.weights)
         self._epsilon = float(cast(float, prepared.epsilon))
         to_start, to_end = _potentials(matrix, within.matrix(), first.weights, self._epsilon)
         self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
         if self.debias:
             self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
+        self.posterior_, self.posterior_scores_ = self._posterior_option or "particles", {}
+        if self.posterior_ == "auto":
+            training_set = _training_set(first)
+            self.posterior_, self.posterior_scores_ = choose_posterior(self._epsilon, *training_set)
         self._prepare()
-        self._method, self.posterior_scores_ = self._posterior_option or "particles", {}
-        if self._method == "auto":
-            self._method, self.posterior_scores_ = choose_posterior(
-                self._epsilon, *self._training_set()
-            )
-        self._fit_posterior()
 
     def _standard_states(self) -> tuple[LabeledDataset, LabeledDataset]:
         first, last = (
@@ -173,17 +166,24 @@ class EntropicMap(Map, kind="entropic"):
         return first, last
 
     def _prepare(self) -> None:
-        """Plans to the fitted states, after a fit or from a file."""
+        """Plans to the fitted states and the classifier, after a fit or from a file."""
         first, last = self._standard_states()
+        self.epsilon_ = self._epsilon * self._scale**2
         complete = [bool(side.labeled.all()) for side in (first, last)]
         self._with_labels = self.label_weight > 0 and all(complete)
         self.classes_ = first.classes if complete[0] else ()
         self._particles = _Plan(first, torch.zeros_like(first.weights), None, self._epsilon)
         self._plans = {}
-        for name, state in (("end", last), ("start", first))[: 2 if self.debias else 1]:
-            labels, potential = (self._parts[f"{name}.{part}"] for part in ("labels", "potential"))
-            labels = self.label_weight / 2 * labels if self._with_labels else None
+        states = {"end": last, "start": first} if self.debias else {"end": last}
+        for name, state in states.items():
+            labels = None
+            if self._with_labels:
+                labels = self.label_weight / 2 * self._parts[f"{name}.labels"]
+            potential = self._parts[f"{name}.potential"]
             self._plans[name] = _Plan(state, potential, labels, self._epsilon)
+        self._classifier = None
+        if self.posterior_ != "particles":
+            self._classifier = fit_posterior(self.posterior_, self._epsilon, *_training_set(first))
 
     def _standard(self, x: Tensor) -> Tensor:
         """New points in the centre and unit of the first states."""
@@ -195,19 +195,10 @@ class EntropicMap(Map, kind="entropic"):
 
     def _probabilities(self, x: Tensor) -> Tensor:
         """Class probabilities of standard points."""
-        if self._answer is not None:
-            return torch.as_tensor(self._answer(x.double().cpu().numpy())).to(x)
+        if self._classifier is not None:
+            return torch.as_tensor(self._classifier(x.double().cpu().numpy())).to(x)
         plan = self._particles.rows(x, None)
         return plan @ one_hot(self._start.y, len(self.classes_)).to(plan)
-
-    def _fit_posterior(self) -> None:
-        self._answer = None
-        if self._method != "particles":
-            self._answer = fit_posterior(self._method, self._epsilon, *self._training_set())
-
-    def _training_set(self) -> tuple[np.ndarray, np.ndarray, int]:
-        first = self._standard_states()[0].x
-        return first.double().cpu().numpy(), self._start.y.cpu().numpy(), len(self.classes_)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
         points, x = self._standard(x), x.to(self._centres)
@@ -225,7 +216,7 @@ class EntropicMap(Map, kind="entropic"):
             classes = one_hot(codes.clamp_min(0), k).to(x)
             if bool((codes < 0).any()):
                 guess = self._probabilities(x)
-                if self._answer is not None:  # carried as one of the most likely class
+                if self._classifier is not None:  # carried as one of the most likely class
                     guess = one_hot(guess.argmax(1), k).to(guess)
                 classes = torch.where((codes >= 0)[:, None], classes, guess)
         end = self._plans["end"].image(x, classes)
@@ -244,7 +235,7 @@ class EntropicMap(Map, kind="entropic"):
         if self._posterior_option is not None:
             facts["posterior"] = {
                 "asked": self._posterior_option,
-                "used": self._method,
+                "used": self.posterior_,
                 "scores": self.posterior_scores_,
             }
         tensors |= {f"solved.{name}": value for name, value in self._parts.items()}
@@ -252,24 +243,26 @@ class EntropicMap(Map, kind="entropic"):
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         posterior = facts.get("posterior", {"asked": None, "used": "particles", "scores": {}})
-        option, self._method = posterior["asked"], posterior["used"]
-        check_known("posterior", self._method, KINDS)
+        self.posterior_ = posterior["used"]
+        check_known("posterior", self.posterior_, KINDS)
         EntropicMap.__init__(
             self,
             Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"],
             facts["label_weight"],
             bool(facts["debias"]),
-            option if option is None else str(option),
+            posterior["asked"],
         )
         self.posterior_scores_ = {str(k): float(score) for k, score in posterior["scores"].items()}
         self._scale = check_positive("scale", facts["scale"])
         self._epsilon = check_positive("standard_epsilon", facts["standard_epsilon"])
         self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)
         self._centres = tensors["centres"]
-        solved = (name.partition("solved.") for name in tensors)
-        self._parts = {part: tensors[f"solved.{part}"] for head, _, part in solved if not head}
+        self._parts = {
+            name.removeprefix("solved."): value
+            for name, value in tensors.items()
+            if name.startswith("solved.")
+        }
         self._prepare()
-        self._fit_posterior()
 
 
 class _Plan:
@@ -324,24 +317,23 @@ def _potentials(
         epsilon = max(_ANNEALING_RATIO * epsilon, final)
 
 
-def fit_posterior(kind: str, epsilon: float, x: np.ndarray, y: np.ndarray, k: int) -> Answer:
-    """The posterior of a kind, fitted on points and codes of k classes.
+def _training_set(first: LabeledDataset) -> tuple[np.ndarray, np.ndarray, int]:
+    """Points, codes and the number of classes of the first states."""
+    return first.x.double().cpu().numpy(), first.y.cpu().numpy(), len(first.classes)
 
-    Example:
-        >>> answer = fit_posterior("nearest", 1.0, np.array([[0.0], [5.0]]), np.array([0, 2]), 3)
-        >>> answer(np.array([[4.0]])).tolist()
-        [[0.0, 0.0, 1.0]]
-    """
+
+def fit_posterior(kind: str, epsilon: float, x: np.ndarray, y: np.ndarray, k: int) -> Classifier:
+    """The posterior of a kind, fitted on points and codes of k classes."""
     if kind == "particles":  # exp(−‖new − x_i‖²/2ε), normalized over i
         shift, members = np.square(x).sum(axis=1) / 2, np.eye(k)[y]
         return lambda new: softmax((new @ x.T - shift) / epsilon, axis=1) @ members
     if kind == "mean":
-        answers = [fit_posterior(each, epsilon, x, y, k) for each in _AVERAGED]
-        return lambda new: np.mean([answer(new) for answer in answers], axis=0)
+        classifiers = [fit_posterior(each, epsilon, x, y, k) for each in _AVERAGED]
+        return lambda new: np.mean([classifier(new) for classifier in classifiers], axis=0)
     present = np.unique(y)
     if len(present) == 1:  # many classifiers refuse one class
         return lambda new: np.tile(np.eye(k)[present[0]], (len(new), 1))
-    model = _classifier(kind, len(x))
+    model = _estimator(kind, len(x))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="lbfgs failed to converge")
         model.fit(x, y)
@@ -365,18 +357,14 @@ def out_of_fold(kind: str, epsilon: float, x: np.ndarray, y: np.ndarray, k: int)
         return np.full((len(y), k), 1 / k)
     folds, rows = folds_of(y), np.empty((len(y), k))
     for fold in np.unique(folds):
-        held = folds == fold
-        rows[held] = fit_posterior(kind, epsilon, x[~held], y[~held], k)(x[held])
+        held_out = folds == fold
+        classifier = fit_posterior(kind, epsilon, x[~held_out], y[~held_out], k)
+        rows[held_out] = classifier(x[held_out])
     return rows
 
 
 def folds_of(y: np.ndarray, folds: int = _FOLDS) -> np.ndarray:
-    """A fold for each sample, stratified by class.
-
-    Example:
-        >>> np.bincount(folds_of(np.repeat([0, 1], [10, 5]))).tolist()
-        [3, 3, 3, 3, 3]
-    """
+    """A fold for each sample, stratified by class."""
     order = np.random.default_rng(0).permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     fold = np.empty(len(y), dtype=np.int64)
@@ -384,7 +372,7 @@ def folds_of(y: np.ndarray, folds: int = _FOLDS) -> np.ndarray:
     return fold
 
 
-def _classifier(kind: str, n: int) -> Any:
+def _estimator(kind: str, n: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier

@@ -18,7 +18,8 @@ from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
-from advect.maps.neural import Carrier, NetworkMap, Velocity, fixed_random_state, standard_units
+from advect.maps.base import positions_of
+from advect.maps.neural import Carrier, NetworkMap, Velocity, standard_units
 from advect.maps.pair_sampler import Pairs, PairSampler
 from advect.spaces.inputs import require
 
@@ -80,8 +81,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         source, present = start.source, start.drawn_classes
         self.sample_shape_ = None
         self.classes_, self.columns_ = (), source.columns
-        position = torch.full((len(source.classes) + 1,), -1)  # the last entry: no label
-        position[list(present)] = torch.arange(len(present))
+        position = positions_of(present, len(source.classes))
         generator = torch.Generator().manual_seed(self.seed)
         names = tuple(source.classes[code] for code in present)
         self._train(_sampled(start, position, generator), names, generator)
@@ -97,14 +97,17 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
     ) -> None:
         first = [next(batches) for _ in range(-(-_N_STATISTICS // _BATCH_SIZE))]
         x0, x1 = (torch.cat([batch[side] for batch in first]) for side in (0, 1))
-        with fixed_random_state(int(torch.randint(2**31, (1,), generator=generator))):
+        with torch.random.fork_rng(devices=[]):  # torch's random state is restored
+            torch.default_generator.manual_seed(
+                int(torch.randint(2**31, (1,), generator=generator))
+            )
             network = Velocity(tuple(x0.shape[1:]), len(classes), self.width)
             statistics = standard_units(
                 torch.cat([x0, x1]),
                 x1.double() - x0.double(),
                 torch.promote_types(x0.dtype, x1.dtype),
             )
-            carrier = Carrier(network, len(classes), _ODE_STEPS, *statistics).to(x0.device).train()
+            carrier = Carrier(network, len(classes), _ODE_STEPS, *statistics).to(x0.device)
             optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(self.updates, 1))
             with track(self.updates, "fitting a velocity", self.progress) as advance:
@@ -139,7 +142,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, facts = super().pack()
-        return tensors, facts | {"ode_steps": self._module.n_steps}
+        return tensors, facts | {"ode_steps": self.network_.n_steps}
 
 
 def _sampled(pairs: PairSampler, position: Tensor, generator: torch.Generator) -> Iterator[Pairs]:

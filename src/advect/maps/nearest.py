@@ -39,8 +39,12 @@ class NearestMap(Map, kind="nearest"):
         self.k = check_count("k", self.k)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        what = f"k must be at most the number of particles, {len(start)}"
-        require(self.k <= len(start), what, self.k, "Pass a smaller k.")
+        require(
+            self.k <= len(start),
+            f"k must be at most the number of particles, {len(start)}",
+            self.k,
+            "Pass a smaller k.",
+        )
         self._start, self._end, self.classes_ = start, end, start.classes
         self._centre = start.x.double().mean(dim=0)
         # distances of any scale can be squared

@@ -8,21 +8,16 @@ by Adam from several random starts; the best epoch on held-out pairs is kept."""
 from __future__ import annotations
 
 import copy
-import io
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_known, check_non_negative
+from advect._util.checks import check_count, check_non_negative
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.maps.base import Map
@@ -201,70 +196,40 @@ def standard_units(x: Tensor, y: Tensor, dtype: torch.dtype) -> list[Tensor]:
     return [part.to(dtype).expand(shape).contiguous() for part in statistics]
 
 
-@contextmanager
-def fixed_random_state(seed: int) -> Iterator[None]:
-    """Torch's random state with a seed, restored afterwards."""
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-
-
 class NetworkMap(Map, kind=""):
-    """A map whose fitted ``_module`` moves samples in their shape, with labels if it has classes."""
+    """A map whose network moves samples in their shape, with labels if it has classes.
 
-    options: ClassVar[
-        dict[str, int | None]
-    ]  # saved fields: counts with their least values, or floats
-    _module: Any  # a ``Standardized`` network
+    Attributes:
+        network_: the fitted ``torch.nn.Module``. Its inputs are samples in the dtype of the fit and, after
+            a fit with labels, positions in ``classes_``, −1 for unknown.
+    """
+
+    # saved fields: counts with their least values, None for a number of at least 0
+    options: ClassVar[dict[str, int | None]]
+    network_: Any
 
     def __post_init__(self) -> None:
         for name, least in self.options.items():
             value = getattr(self, name)
-            known = (
-                check_non_negative(name, value)
-                if least is None
-                else check_count(name, value, least)
-            )
-            setattr(self, name, known)
+            if least is None:
+                setattr(self, name, check_non_negative(name, value))
+            else:
+                setattr(self, name, check_count(name, value, least))
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Standardized:
         """The module without its weights, from the facts of a file."""
 
     def freeze(self, module: Standardized) -> None:
-        self._module = module.eval().requires_grad_(False)
+        self.network_ = module.eval().requires_grad_(False)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        samples, like = x.reshape(len(x), *self._module.centre.shape), self._module.centre.device
+        samples, like = x.reshape(len(x), *self.network_.centre.shape), self.network_.centre.device
         parts = (part.to(like).split(_BLOCK) for part in (samples, codes))
-        return torch.cat([*map(self._module, *parts)]).reshape(x.shape)
-
-    def export(self, path: str | Path) -> Path:
-        """Write the network for use without advect: ``.pt2``, a file of torch.export.
-
-        Inputs are samples, any number of them, in the dtype of the data of the fit; and after a fit
-        with labels positions in ``classes_``, −1 for unknown.
-        """
-        import torch.export
-
-        path, shape = Path(path), self._fitted()
-        check_known("format", path.suffix.lower(), (".pt2",))
-        module, content = copy.deepcopy(self._module).cpu(), io.BytesIO()
-        inputs = (
-            torch.zeros(2, *shape, dtype=module.centre.dtype),
-            torch.zeros(2, dtype=torch.int64),
-        )
-        inputs, rows = inputs[: 2 if self.classes_ else 1], {0: torch.export.Dim("n")}
-        program = torch.export.export(module, inputs, dynamic_shapes=(rows,) * len(inputs))
-        torch.export.save(program, content)
-        write_atomically(path, content.getvalue())
-        return path
+        return torch.cat([*map(self.network_, *parts)]).reshape(x.shape)
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return self._module.state_dict(), {name: getattr(self, name) for name in self.options}
+        return self.network_.state_dict(), {name: getattr(self, name) for name in self.options}
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         for name in self.options:
@@ -283,9 +248,9 @@ class NetworkMap(Map, kind=""):
 class NeuralMap(NetworkMap, kind="neural"):
     """x ↦ h(x), a network fitted on the pairs; it ignores labels.
 
-    Use it to carry very many samples, or to export a network. Images of shape (H, W) or (H, W, 3) go
-    through the paper's autoencoder (two convolutions and five fully connected layers, and the same in
-    reverse); other samples through x + mlp(x). Inputs and outputs are standardized.
+    Use it to carry very many samples, or to use ``network_`` without advect. Images of shape (H, W) or
+    (H, W, 3) go through the paper's autoencoder (two convolutions and five fully connected layers, and
+    the same in reverse); other samples through x + mlp(x). Inputs and outputs are standardized.
 
     Args:
         epochs: number of epochs of Adam.
@@ -294,6 +259,7 @@ class NeuralMap(NetworkMap, kind="neural"):
         progress: None shows slow progress, False is silent, a function gets (done, total).
 
     Attributes:
+        network_: the fitted ``torch.nn.Module``.
         held_out_error_: mean square error of the network on held-out pairs.
 
     Example:
@@ -311,25 +277,30 @@ class NeuralMap(NetworkMap, kind="neural"):
     options: ClassVar = {"epochs": 0, "restarts": 1, "seed": 0}
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        pairs, residual = _Pairs(start, end), not is_image(start.sample_shape)
-        target = pairs.y.double() - pairs.x.double() if residual else pairs.y
+        pairs, target = _Pairs(start, end), end.samples
+        if not is_image(start.sample_shape):  # the network adds to its input
+            target = target.double() - start.samples.double()
         statistics = standard_units(pairs.x, target, pairs.x.dtype)
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(start), generator=generator)
-        n_held = min(max(round(_HELD_OUT * len(start)), 1), len(start) - 1)
-        held, rest = (order[:n_held] if n_held else order), order[n_held:]
+        n_held_out = min(max(round(_HELD_OUT * len(start)), 1), len(start) - 1)
+        held_out, training = order[:n_held_out], order[n_held_out:]
+        if n_held_out == 0:  # a single pair
+            held_out = order
         best, chosen = math.inf, None
         with track(self.restarts * self.epochs, "fitting a network", self.progress) as advance:
             for restart in range(self.restarts):
                 errors: list[float] = []  # held-out errors before training and after each epoch
-                with fixed_random_state(int(torch.randint(2**31, (1,), generator=generator))):
+                with torch.random.fork_rng(devices=[]):  # torch's random state is restored
+                    seed = int(torch.randint(2**31, (1,), generator=generator))
+                    torch.default_generator.manual_seed(seed)
                     module = self.build(start.sample_shape, statistics, None).to(start.x.device)
                     optimizer = torch.optim.Adam(module.network.parameters(), lr=_LEARNING_RATE)
                     for epoch in range(self.epochs + 1):
                         if epoch:
-                            pairs.train(module, optimizer, rest, generator)
+                            pairs.train(module, optimizer, training, generator)
                             advance(1)
-                        errors.append(pairs.error(module, held))
+                        errors.append(pairs.error(module, held_out))
                         if errors[-1] < best or restart == epoch == 0:
                             best, chosen = errors[-1], copy.deepcopy(module)
                         if epoch - errors.index(min(errors)) >= _PATIENCE:
@@ -368,7 +339,6 @@ class _Pairs:
         generator: torch.Generator,
     ) -> None:
         """An epoch with the weighted mean square error in standard units."""
-        module.train()
         for batch in rows[torch.randperm(len(rows), generator=generator)].split(_BATCH_SIZE):
             errors = (module(self.x[batch]) - self.y[batch]) / module.spread
             errors = errors.square().flatten(1).mean(dim=1)
@@ -378,7 +348,6 @@ class _Pairs:
 
     def error(self, module: Pushforward, rows: Tensor) -> float:
         """Weighted mean square error in the units of the data."""
-        module.eval()
         with torch.no_grad():
             parts = [
                 self.weights[part]

@@ -127,8 +127,12 @@ class PairSampler:
             plan = ExactOT().solve(self.label_distances, _masses(source), _masses(target)).plan()
             plan = plan * (plan > _ROUNDING)
             shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(_TINY)
-        what, got = "no class of the source has a partner", (source.classes, target.classes)
-        require(bool((shares > 0).any()), what, got, 'Pass match="laws".')
+        require(
+            bool((shares > 0).any()),
+            "no class of the source has a partner",
+            (source.classes, target.classes),
+            'Pass match="laws".',
+        )
         return shares
 
     @property
@@ -168,9 +172,12 @@ class PairSampler:
             replace: draw n pairs from the plan, as torchcfm does; False takes each row of ``x0``
                 with a partner once, in random order.
         """
-        labeled, remedy = y0 is not None and y1 is not None, "Pass y0 and y1, or label_weight=0."
-        what = "a label weight needs labels of both sides"
-        require(labeled or not self.label_weight, what, "None", remedy)
+        require(
+            not self.label_weight or (y0 is not None and y1 is not None),
+            "a label weight needs labels of both sides",
+            "None",
+            "Pass y0 and y1, or label_weight=0.",
+        )
         i, j = _draw(self.plan(x0, x1, y0, y1), replace, self.generator)
         return Pairs(_take(x0, i), _take(x1, j), _take(y0, i), _take(y1, j))
 
@@ -197,10 +204,14 @@ class PairSampler:
             classes = last[columns]
             # partners have their shares, and their samples equal masses
             mass = shares[code][classes] / classes.bincount(minlength=shares.shape[1])[classes]
-            groups += [_Group((first == code).nonzero()[:, 0], columns, mass)] * bool(len(columns))
-        what = "no sample of the batch has a partner of a matching class"
-        remedy = "Use larger batches, or a finite label_weight."
-        require(groups, what, f"{len(a)} and {len(b)} samples", remedy)
+            if len(columns):
+                groups.append(_Group((first == code).nonzero()[:, 0], columns, mass))
+        require(
+            groups,
+            "no sample of the batch has a partner of a matching class",
+            f"{len(a)} and {len(b)} samples",
+            "Use larger batches, or a finite label_weight.",
+        )
         return self._solve(a, b, groups, None)
 
     def batches(
@@ -223,8 +234,8 @@ class PairSampler:
             >>> [batch.x0.shape[0] for batch in ad.PairSampler(data, data).batches(32, 3)]
             [32, 32, 32]
         """
-        size, n = check_count("size", size), None if n is None else check_count("n", n, least=0)
-        return islice(self._batches(size, generator or self.generator), n)
+        n = None if n is None else check_count("n", n, least=0)
+        return islice(self._batches(check_count("size", size), generator or self.generator), n)
 
     def _batches(self, size: int, draw: torch.Generator | None) -> Iterator[Pairs]:
         source, target = self.source, self.target
@@ -233,30 +244,27 @@ class PairSampler:
         while True:
             if math.isfinite(self.label_weight):
                 phase = float(torch.rand((), generator=draw))
-                own, others = (
-                    by_turns(data.weights.cpu(), size, draw, groups=codes, phase=phase)
-                    for data, codes in ((source, y0), (target, y1))
-                )
+                start = by_turns(source.weights.cpu(), size, draw, groups=y0, phase=phase)
+                end = by_turns(target.weights.cpu(), size, draw, groups=y1, phase=phase)
                 groups = [_Group(torch.arange(size), torch.arange(size))]
             else:
                 wanted = source.weights.cpu() * (self.partners.sum(dim=1) > 0)[y0]
-                own = by_turns(wanted, size, draw, groups=y0)
-                own = own[y0[own].argsort(stable=True)]
-                codes, counts = y0[own].unique_consecutive(return_counts=True)
+                start = by_turns(wanted, size, draw, groups=y0)
+                start = start[y0[start].argsort(stable=True)]
+                codes, counts = y0[start].unique_consecutive(return_counts=True)
                 within = target.weights.cpu() / _masses(target)[y1].clamp_min(_TINY)
-                others = torch.cat(
+                end = torch.cat(
                     [
                         by_turns(within * self.partners[code][y1], count, draw, groups=y1)
                         for code, count in zip(codes, counts.tolist(), strict=True)
                     ]
                 )
-                places = torch.arange(size).split(counts.tolist())
-                groups = [_Group(place, place) for place in places]
-            a, b = LabeledDataset(source.x[own]), LabeledDataset(target.x[others])
-            plan = self._solve(a, b, groups, self._label_cost(y0[own], y1[others]))
+                groups = [_Group(rows, rows) for rows in torch.arange(size).split(counts.tolist())]
+            a, b = LabeledDataset(source.x[start]), LabeledDataset(target.x[end])
+            plan = self._solve(a, b, groups, self._label_cost(y0[start], y1[end]))
             i, j = _draw(plan, False, draw)
-            at, to = own[i], others[j]
-            yield Pairs(first[at], last[to], source.y[at], target.y[to])
+            start, end = start[i], end[j]
+            yield Pairs(first[start], last[end], source.y[start], target.y[end])
 
     def _solve(
         self, a: LabeledDataset, b: LabeledDataset, groups: list[_Group], labels: Tensor | None
