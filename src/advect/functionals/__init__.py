@@ -3,7 +3,6 @@ section 4).
 """
 
 from advect.functionals.base import Functional, Scaled, Sum
-from advect.functionals.class_measures import ClassDiscrepancy, ClassMMD, class_mmd
 from advect.functionals.interaction import Interaction, Radial, attraction, repulsion, spreading
 from advect.functionals.internal import Internal
 from advect.functionals.otdd import OTDD
@@ -12,8 +11,6 @@ from advect.functionals.sliced import SlicedDistance, SlicedOTDD, sliced_otdd
 
 __all__ = [
     "OTDD",
-    "ClassDiscrepancy",
-    "ClassMMD",
     "Functional",
     "Interaction",
     "Internal",
@@ -26,7 +23,6 @@ __all__ = [
     "affine_norm",
     "attraction",
     "ball",
-    "class_mmd",
     "collapse",
     "hinge",
     "norm",
