@@ -14,11 +14,10 @@ import torch
 
 from advect._util import defaults
 from advect.data.dataset import LabeledDataset
-from advect.flows.callbacks import Callback, Recorder, Watchers
+from advect.flows.callbacks import Callback, CallbackList, Recorder
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
-from advect.flows.loop import flow as flow_alone
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult, flow as flow_alone
 from advect.flows.snapshots import Snapshot
 from advect.flows.steps import Step, StepControl
 from advect.functionals.base import Functional
@@ -87,7 +86,7 @@ class _Together:
         self.group, self._reason = group, ""
         shared = [c for c in callbacks if isinstance(c, Recorder) and c.directory is not None]
         self.everywhere = [SharedFrames(recorder, group) for recorder in shared]
-        self.on_first = Watchers(c for c in callbacks if c not in shared)
+        self.on_first = CallbackList(c for c in callbacks if c not in shared)
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
         for frames in self.everywhere:

@@ -187,10 +187,13 @@ class _Slices:
         starts = range(0, self.n_projections, group_size)
         if torch.is_grad_enabled() and any(_requires_grad(data) for data in (a, b)):
             # Groups are computed again in the backward pass, so that memory does not grow with them.
-            options = {"use_reentrant": False, "preserve_rng_state": False}
-            values = torch.cat([checkpoint(squares, start, **options) for start in starts])
+            groups = [
+                checkpoint(squares, start, use_reentrant=False, preserve_rng_state=False)
+                for start in starts
+            ]
         else:
-            values = torch.cat([squares(start) for start in starts])
+            groups = [squares(start) for start in starts]
+        values = torch.cat(groups)
         scale = float(n_parts * a.dim)
         if not reduce_noise:
             return scale * values / 2
