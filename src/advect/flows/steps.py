@@ -29,7 +29,7 @@ from advect.flows.field import EvaluatedState, Field, NonFiniteError, first_orde
 from advect.flows.integrators import Euler, Integrator
 from advect.flows.law_motion import Tensors
 from advect.flows.snapshots import Snapshot
-from advect.functionals.base import Functional, met
+from advect.functionals.base import Functional, converged
 from advect.transport.transport import rounding
 
 ControlState = dict[str, float]
@@ -203,7 +203,7 @@ class Step(EvaluatedState):
     @property
     def converged(self) -> bool:
         """Whether all that the functional solved here met its tolerance."""
-        return met(self.state)
+        return converged(self.state)
 
     @cached_property
     def speed(self) -> float:

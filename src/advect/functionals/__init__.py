@@ -1,6 +1,4 @@
-"""Functionals of a labeled dataset: numbers to be decreased by a flow (paper, eqs. 8 to 11 and
-section 4).
-"""
+"""Functionals of a labeled dataset: numbers that a flow decreases (paper, eqs. 9 to 12 and section 4)."""
 
 from advect.functionals.base import Functional, Scaled, Sum
 from advect.functionals.interaction import Interaction, Radial, attraction, repulsion, spreading
