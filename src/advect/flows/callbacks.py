@@ -140,6 +140,7 @@ class Checkpoint(_Writer):
         self._save(step)
 
     def _save(self, step: Step) -> None:
+        # The two files take turns, so that one is complete while the other one is written.
         if step.index != self._saved:
             for name in self._outdated:
                 (self.directory / name).unlink(missing_ok=True)
@@ -310,11 +311,8 @@ class Progress(Shown):
             line = f"{done}, value {step.value:.5g}{left}, {rate}"
             print(line, file=self.stream or sys.stderr, flush=True)
 
-    def end(self, step: Step, status: str) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Take the bar off the terminal; for those who catch errors that a flow does not."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -358,8 +356,8 @@ class CallbackList:
     @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         """The values of every ``Metric``."""
-        found = self._members("metrics")
-        return {name: curve for metrics in found for name, curve in metrics.items()}
+        metrics = self._members("metrics")
+        return {name: curve for curves in metrics for name, curve in curves.items()}
 
     def _members(self, name: str) -> list[Any]:
         """This method or attribute of each callback that has it."""

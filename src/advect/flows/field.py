@@ -85,16 +85,15 @@ class Field:
             if not math.isfinite(value):
                 raise NonFiniteError(f"the term {name!r} is {value}")
 
-        # One backward pass for the sum of all terms. A tensor that no term uses has gradient zero.
+        # One backward pass for the sum of all terms. It does not pass through solver iterations: by the
+        # envelope theorem, an optimal value has the gradient of its cost at the optimal plan.
         outputs = [value for value in terms.values() if value.requires_grad]
-        gradient = dict.fromkeys(leaves)
+        gradient = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
         if outputs:
-            found = torch.autograd.grad(outputs, list(leaves.values()), allow_unused=True)
-            gradient = dict(zip(leaves, found, strict=True))
-        gradient = {
-            name: torch.zeros_like(leaves[name]) if part is None else part
-            for name, part in gradient.items()
-        }
+            # A tensor that no term uses has gradient zero.
+            inputs = list(leaves.values())
+            parts = torch.autograd.grad(outputs, inputs, materialize_grads=True)
+            gradient = dict(zip(leaves, parts, strict=True))
         for name, part in gradient.items():
             if not math.isfinite(float(part.sum())):
                 names = " + ".join(terms)
@@ -115,6 +114,7 @@ class Field:
                 shapes(displacement),
                 "Return {name: step_size * v for name, v in velocity.items()}, or similar.",
             )
+        # A step control shortens a step by scaling its displacement, whatever the integrator.
         if self.scale != 1.0:
             displacement = {name: self.scale * change for name, change in displacement.items()}
         for name, change in displacement.items():

@@ -89,6 +89,7 @@ def flow(
         dynamics, integrator = checked_parts(dynamics, integrator)
         control = control or default_control(functional, dynamics, integrator)
         start = None if resume is None else _load_start(Path(resume), source, n_steps)
+        # A resumed flow continues the curves of the checkpoint, and its states bit for bit.
         history = _History(start)
         watchers.begin(source, start)
         parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
@@ -267,27 +268,29 @@ class FlowResult(Result):
         functional, integrator = self.functional, self.integrator
         noisy = [functional.name] if functional.stochastic else []
         noisy += [type(integrator).__name__] if integrator.stochastic else []
-        found = transport_notes.of_noise(noisy)
+        observations = transport_notes.of_noise(noisy)
         if functional.stochastic and functional.curved:
-            found += transport_notes.of_growth(self.values)
+            observations += transport_notes.of_growth(self.values)
         if not noisy:
             sizes, terms = None, list(self.terms.values())
             # A term may be missing in some steps.
             if terms and all(len(term) == len(self.values) for term in terms):
                 sizes = [sum(map(abs, parts)) for parts in zip(*terms, strict=True)]
             first = self.n_steps + 1 - len(self.values)
-            found += transport_notes.of_values(self.values, first, self.dataset.x.dtype, sizes)
-        found += transport_notes.of_solver(self.unconverged, len(self.values))
+            observations += transport_notes.of_values(
+                self.values, first, self.dataset.x.dtype, sizes
+            )
+        observations += transport_notes.of_solver(self.unconverged, len(self.values))
         if self.target is not None and "cost" in self.options:
             leaves_mass = "solver" in self.options and self.options["solver"].reach is not None
             cost = self.options["cost"]
-            found += transport_notes.of_pair(
+            observations += transport_notes.of_pair(
                 self.source, self.target, cost, leaves_mass=leaves_mass
             )
         for name, mass_left in self.state.items():
             if name.rpartition(".")[2] == "mass_left":
-                found += transport_notes.of_reach(float(mass_left))
-        return (*found, *transport_notes.of_mixing(self.source, self.dataset, self.target))
+                observations += transport_notes.of_reach(float(mass_left))
+        return (*observations, *transport_notes.of_mixing(self.source, self.dataset, self.target))
 
     @property
     def settings(self) -> dict[str, str]:

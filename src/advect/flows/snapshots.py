@@ -79,6 +79,8 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
                 "Run with Checkpoint(directory) first.",
             )
         return max(snapshots.values(), key=lambda snapshot: snapshot.index)
+    # Numbers and names are facts, in JSON; tensors carry the prefix of their group. Version 0.2.0 wrote
+    # the same layout.
     tensors, facts = read_tensors(path, device)
     if facts.get("kind") != "advect snapshot":
         raise InputError(

@@ -140,9 +140,8 @@ class Backtracking:
             try:
                 # Warnings of a trial are issued only if the flow takes it.
                 with warnings.catch_warnings(record=True) as trial_warnings:
-                    trial, trial_state = integrator.step(
-                        replace(field, scale=scale), current, state
-                    )
+                    shorter = replace(field, scale=scale)
+                    trial, trial_state = integrator.step(shorter, current, state)
             except NonFiniteError as error:
                 failure = error
             else:
@@ -247,11 +246,13 @@ def iterate(
     dynamics, integrator = checked_parts(dynamics, integrator)
     started = time.perf_counter()
     if start is None:
+        # Make explicit what moves, then let the functional and the integrator set up their states.
         rho, index = dynamics.start(source), 0
         functional_state = functional.begin(rho)
         rho = dynamics.with_units(rho, functional_state)
         state = integrator.init(dynamics.parameters(rho))
     else:
+        # Resume: dataset and states come from the snapshot, and ``source`` is not used.
         rho, state, index = start.dataset, start.integrator, start.index
         functional_state = start.functional or functional.begin(rho)
         _check_fits(start, dynamics, integrator)
