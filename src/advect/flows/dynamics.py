@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known, check_positive
+from advect._util.checks import check_count, check_known
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
 from advect.data.dataset import LabeledDataset, require_labels
@@ -289,13 +289,12 @@ def check_bounds(bounds: Bounds) -> None:
 class JointTargets(Dynamics):
     """jd-y: features and continuous targets move, each by its own gradient.
 
-    Under ``TargetValues`` a pair (x, y) moves along (T(x) − x, T(y) − y). Targets move in units of
-    ``unit``, so that step sizes mean the same for both. Labels stay.
+    Under ``TargetValues`` a pair (x, y) moves along (T(x) − x, T(y) − y). Labels stay. Targets move in a
+    unit relative to the features, so that step sizes mean the same for both: 1/√w of the first
+    ``TargetValues`` in the functional, else √(q · variance of the target / variance of the features) of
+    the source, 1 where either does not vary.
 
     Args:
-        unit: of all targets, relative to the features; by default 1/√w of the first
-            ``TargetValues`` in the functional, else √(q · variance of the target / variance of the
-            features) of the source, 1 where either does not vary.
         bounds: keep features in this range.
 
     Example:
@@ -308,30 +307,24 @@ class JointTargets(Dynamics):
         ([2.5, 3.5], [40.0, 60.0])
     """
 
-    unit: float | None = None
     bounds: Bounds = None
 
     def __post_init__(self) -> None:
         check_bounds(self.bounds)
-        if self.unit is not None:
-            check_positive("unit", self.unit)
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         targets = require_targets(data, "a flow of targets")
-        if self.unit is not None:
-            unit = torch.full_like(targets[0].detach(), self.unit)
-        else:
-            # √(q · variance of the target / variance of the features)
-            mass = data.weights.double()
-            x_variance = column_variances(data.x.detach().double(), mass).sum()
-            y_variances = column_variances(targets.detach().double(), mass)
-            ratio = targets.shape[1] * y_variances / x_variance
-            unit = torch.where((y_variances > 0) & (x_variance > 0), ratio, 1.0).sqrt()
+        # √(q · variance of the target / variance of the features)
+        mass = data.weights.double()
+        x_variance = column_variances(data.x.detach().double(), mass).sum()
+        y_variances = column_variances(targets.detach().double(), mass)
+        ratio = targets.shape[1] * y_variances / x_variance
+        unit = torch.where((y_variances > 0) & (x_variance > 0), ratio, 1.0).sqrt()
         return data._replace(law=None, law_index=None, target_unit=unit)
 
     def with_units(self, rho: LabeledDataset, state: Tensors) -> LabeledDataset:
         scales = [v for key, v in state.items() if key.rpartition(".")[2] == "values_scale"]
-        if self.unit is not None or not scales:
+        if not scales:
             return rho
         return rho._replace(target_unit=1 / scales[0].to(_unit(rho)))
 
