@@ -87,13 +87,14 @@ class Field:
 
         # One backward pass for the sum of all terms. It does not pass through solver iterations: by the
         # envelope theorem, an optimal value has the gradient of its cost at the optimal plan.
+        # A tensor that no term uses has gradient zero.
+        inputs = list(leaves.values())
         outputs = [value for value in terms.values() if value.requires_grad]
-        gradient = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
         if outputs:
-            # A tensor that no term uses has gradient zero.
-            inputs = list(leaves.values())
             parts = torch.autograd.grad(outputs, inputs, materialize_grads=True)
-            gradient = dict(zip(leaves, parts, strict=True))
+        else:
+            parts = [torch.zeros_like(leaf) for leaf in inputs]
+        gradient = dict(zip(leaves, parts, strict=True))
         for name, part in gradient.items():
             if not math.isfinite(float(part.sum())):
                 names = " + ".join(terms)

@@ -44,22 +44,24 @@ class StalledError(ArithmeticError):
     """No step, however small, decreases the value."""
 
 
+@dataclass(frozen=True, eq=False)
+class FlowState:
+    """An evaluated dataset, with the states of integrator and step control before the next step."""
+
+    evaluated: EvaluatedState
+    integrator: Tensors
+    control: ControlState
+
+
 class StepControl(Protocol):
     """Anything with ``begin`` and ``advance``; see ``FixedSteps`` for the smallest."""
 
     def begin(self, field: Field, integrator: Integrator) -> ControlState:
-        """The state before the first step, as numbers that a checkpoint holds."""
+        """The state of the control before the first step, as numbers that a checkpoint holds."""
         ...
 
-    def advance(
-        self,
-        field: Field,
-        integrator: Integrator,
-        current: EvaluatedState,
-        state: Tensors,
-        control_state: ControlState,
-    ) -> tuple[EvaluatedState, Tensors, ControlState]:
-        """The next evaluation, with the states of integrator and control after it."""
+    def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
+        """The state of the flow after one step."""
         ...
 
 
@@ -81,15 +83,9 @@ class FixedSteps:
     def begin(self, field: Field, integrator: Integrator) -> ControlState:
         return {}
 
-    def advance(
-        self,
-        field: Field,
-        integrator: Integrator,
-        current: EvaluatedState,
-        state: Tensors,
-        control_state: ControlState,
-    ) -> tuple[EvaluatedState, Tensors, ControlState]:
-        return *integrator.step(field, current, state), control_state
+    def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
+        evaluated, integrator_state = integrator.step(field, state.evaluated, state.integrator)
+        return FlowState(evaluated, integrator_state, state.control)
 
 
 @dataclass(frozen=True)
@@ -122,26 +118,20 @@ class Backtracking:
                 )
         return {"scale": 1.0, "largest": 0.0}
 
-    def advance(
-        self,
-        field: Field,
-        integrator: Integrator,
-        current: EvaluatedState,
-        state: Tensors,
-        control_state: ControlState,
-    ) -> tuple[EvaluatedState, Tensors, ControlState]:
-        scale = control_state["scale"]
+    def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
+        current, integrator_state = state.evaluated, state.integrator
         # Values are compared up to rounding, relative to the largest value so far.
-        largest = max(control_state["largest"], abs(current.value))
+        largest = max(state.control["largest"], abs(current.value))
         size = math.fsum(map(abs, current.terms.values()))
         tolerance = rounding(current.dataset.x.dtype, largest, size)
+        scale = state.control["scale"]
         failure: ArithmeticError = StalledError(f"the step size is below {_SMALLEST:g} of its size")
         while scale >= _SMALLEST:
             try:
                 # Warnings of a trial are issued only if the flow takes it.
                 with warnings.catch_warnings(record=True) as trial_warnings:
                     shorter = replace(field, scale=scale)
-                    trial, trial_state = integrator.step(shorter, current, state)
+                    trial, trial_state = integrator.step(shorter, current, integrator_state)
             except NonFiniteError as error:
                 failure = error
             else:
@@ -155,16 +145,16 @@ class Backtracking:
                             word.message, word.category, word.filename, word.lineno
                         )
                     # A reduced size grows back after a step that was accepted at once.
-                    if scale == control_state["scale"]:
+                    if scale == state.control["scale"]:
                         scale = min(1.0, scale * _GROW)
-                    return trial, trial_state, {"scale": scale, "largest": largest}
+                    return FlowState(trial, trial_state, {"scale": scale, "largest": largest})
                 change = f"the value goes from {current.value:.9g} to {trial.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del trial  # its memory is needed for the next one
             scale *= _SHRINK
             if not integrator.descends:
                 # Momentum may point uphill. From the initial state a small step descends.
-                state = integrator.init(field.dynamics.parameters(current.dataset))
+                integrator_state = integrator.init(field.dynamics.parameters(current.dataset))
         raise failure
 
 
@@ -250,10 +240,10 @@ def iterate(
         rho, index = dynamics.start(source), 0
         functional_state = functional.begin(rho)
         rho = dynamics.with_units(rho, functional_state)
-        state = integrator.init(dynamics.parameters(rho))
+        integrator_state = integrator.init(dynamics.parameters(rho))
     else:
         # Resume: dataset and states come from the snapshot, and ``source`` is not used.
-        rho, state, index = start.dataset, start.integrator, start.index
+        rho, integrator_state, index = start.dataset, start.integrator, start.index
         functional_state = start.functional or functional.begin(rho)
         _check_fits(start, dynamics, integrator)
     field = Field(functional, dynamics, _flow_generator(generator, integrator, start))
@@ -264,27 +254,27 @@ def iterate(
     try:
         # A snapshot holds the state of the functional before its evaluation. Evaluating the same
         # dataset again from there gives the same value, velocity and state, bit for bit.
-        current = field.evaluate(rho, functional_state, index)
+        evaluated = field.evaluate(rho, functional_state, index)
     except KeyError as error:
         # Refuse a checkpoint that lacks what the functional starts with.
         if start is None or functional.begin(rho).keys() <= functional_state.keys():
             raise
         what, got = "the checkpoint was taken with another functional", f"no {error} in its state"
         raise InputError(what, got, "Resume with the same one.") from error
+    state = FlowState(evaluated, integrator_state, control_state)
     while True:
+        current = state.evaluated
         snapshot = Snapshot(
             current.index,
             current.dataset,
-            state,
+            state.integrator,
             current.state_before,
             current.generator_state,
-            control=control_state,
+            control=state.control,
         )
         yield Step(**vars(current), seconds=time.perf_counter() - started, snapshot=snapshot)
         with torch.no_grad():
-            current, state, control_state = control.advance(
-                field, integrator, current, state, control_state
-            )
+            state = control.advance(field, integrator, state)
 
 
 def checked_parts(
