@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import advect as ad
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult
 from advect.transport.transport import rounding
 
 NAME = "descent"

@@ -19,7 +19,7 @@ import torch
 import advect as ad
 from advect import viz
 from advect.data.class_table import ClassTable
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult
 
 
 def plane(n: int) -> tuple[FlowResult, ad.LabeledDataset]:

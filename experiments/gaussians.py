@@ -21,7 +21,7 @@ from matplotlib.patches import Circle
 import advect as ad
 from advect import viz
 from advect.data.store import write_atomically
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult
 
 CENTRE, RADIUS = (48.0, 10.0), 8.0  # of the ball: the middle of the target, too small to hold it
 

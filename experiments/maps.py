@@ -17,7 +17,7 @@ import torch
 from lenet import frozen, predictions
 
 import advect as ad
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult
 
 NAME = "maps"
 SAMPLES, DRAWS, EPOCHS = 1000, 3, 20

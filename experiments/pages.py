@@ -8,7 +8,6 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-import class_mmd_tables
 import compare_tables
 import imbalanced_tables
 import interval_tables
@@ -648,7 +647,6 @@ WORDS: dict[str, Callable[..., Any]] = {
     "drift_study": drift_study,
     **compare_tables.WORDS,
     **imbalanced_tables.WORDS,
-    **class_mmd_tables.WORDS,
     **sliced_tables.WORDS,
     **suggested_tables.WORDS,
     **interval_tables.WORDS,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import advect as ad
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,6 @@ from .flows.steps import (
 )
 from .functionals import (
     OTDD as OTDD,
-    ClassMMD as ClassMMD,
     Functional as Functional,
     Interaction as Interaction,
     Internal as Internal,
@@ -98,7 +97,6 @@ from .functionals import (
     affine_norm as affine_norm,
     attraction as attraction,
     ball as ball,
-    class_mmd as class_mmd,
     collapse as collapse,
     hinge as hinge,
     norm as norm,

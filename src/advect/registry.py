@@ -39,8 +39,7 @@ _NAMES: dict[str, dict[str, Any]] = {
         "flow-matching": "maps.FlowMatchingMap",
     },
     "stop": {"when": "StopWhen"},
-    "functional": {"otdd": "OTDD", "sliced": "SlicedOTDD"}
-    | {"class-mmd": "ClassMMD", "internal": "Internal"},
+    "functional": {"otdd": "OTDD", "sliced": "SlicedOTDD", "internal": "Internal"},
     "potential": {name: name for name in ("norm", "affine_norm", "ball", "hinge", "collapse")},
     "interaction": {name: name for name in ("attraction", "repulsion", "spreading")},
 }

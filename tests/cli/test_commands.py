@@ -265,7 +265,6 @@ def test_map_of_two_datasets(answer):
         ["ball?centre=0,5&radius=2", "0.1*repulsion?length=2"],
         ["otdd", "0.01*internal?power=2"],
         ["sliced?n_projections=9"],
-        ["class-mmd?n_projections=9"],
         ["hinge?direction=1,0&positive=1", "collapse?dimension=1", "attraction"],
     ],
 )

@@ -1,4 +1,4 @@
-"""What an earlier version has written opens, and goes on as it did there (``before/make.py``)."""
+"""What an earlier version has written opens, and goes on as it did there (``before/cases.py``)."""
 
 import gzip
 import json
@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 import torch
-from flows.before import make
+from flows.before import cases
 
 import advect as ad
 from advect.cli.app import main
 
-EXPECTED = json.loads((make.HERE / "expected.json").read_text())
-CASES = make.cases()
+EXPECTED = json.loads((cases.HERE / "expected.json").read_text())
+CASES = cases.cases()
 
 
 def agrees(found, name):
@@ -26,20 +26,20 @@ def agrees(found, name):
 @pytest.mark.parametrize("name", CASES)
 def test_checkpoints(name):
     source, functional, options = CASES[name]
-    path = make.file_of(name)
-    agrees(make.numbers(ad.flow(source, functional, n_steps=6, resume=path, **options)), name)
+    path = cases.file_of(name)
+    agrees(cases.numbers(ad.flow(source, functional, n_steps=6, resume=path, **options)), name)
 
 
 def test_a_checkpoint_of_ranks_goes_on_alone():
     source, functional, _ = CASES["fd"]
-    result = ad.flow(source, functional, n_steps=6, resume=make.file_of("on ranks"))
-    agrees(make.numbers(result), "on ranks")
+    result = ad.flow(source, functional, n_steps=6, resume=cases.file_of("on ranks"))
+    agrees(cases.numbers(result), "on ranks")
 
 
-@pytest.mark.parametrize("name", make.MAPS)
+@pytest.mark.parametrize("name", ["nearest", "entropic", "neural"])
 def test_maps(name, tmp_path):
     path = tmp_path / "map.safetensors"
-    path.write_bytes(gzip.decompress((make.HERE / f"map-{name}.gz").read_bytes()))
+    path.write_bytes(gzip.decompress((cases.HERE / f"map-{name}.gz").read_bytes()))
     carried = ad.maps.load(path).transform(CASES["fd"][0].x[:4] + 0.1)
     wanted = torch.tensor(EXPECTED[f"map {name}"], dtype=carried.dtype)
     torch.testing.assert_close(carried, wanted, rtol=1e-6, atol=1e-6)
@@ -47,7 +47,7 @@ def test_maps(name, tmp_path):
 
 def test_a_run_directory(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "cache"))
-    run = shutil.copytree(make.HERE / "run", tmp_path / "run")
+    run = shutil.copytree(cases.HERE / "run", tmp_path / "run")
     assert ad.Trajectory.open(run).indices == [0, 1, 2, 3]
     assert main(["resume", str(run), "--n-steps", "6", "--no-report"]) == 2
     assert "advect 0.2" in capsys.readouterr().err

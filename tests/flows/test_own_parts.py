@@ -1,6 +1,4 @@
-"""Functionals, integrators and dynamics of one's own: what does not fit is said where it is seen,
-and what they remember is left to them.
-"""
+"""Functionals, integrators and dynamics of a user: errors where they do not fit, and their states."""
 
 from itertools import islice
 
@@ -26,8 +24,7 @@ class Given(ad.Functional):
 @pytest.mark.parametrize(
     ("value", "got"),
     [
-        (lambda rho: 2.0, "float"),
-        (lambda rho: rho.x.square().sum(1), r"shape \(3,\)"),
+        (lambda rho: rho.x.square().sum(1), r"\(3,\)"),
         (lambda rho: rho.x.sum().item(), "float"),
     ],
 )
@@ -37,65 +34,39 @@ def test_a_functional_that_is_no_single_number(value, got):
             return value(rho)
 
     for functional in (Own(), Given(lambda rho: {"Own": value(rho)})):
-        with pytest.raises(ad.InputError, match=f"must be a single number.*'Own': '{got}"):
+        with pytest.raises(ad.InputError, match=f"single number.*'Own': .*{got}"):
             ad.flow(DATA, functional, n_steps=1)
 
 
-@pytest.mark.parametrize(
-    ("remembered", "got"), [({"count": 1.0}, "'count': 'float"), ([1], "list")]
-)
-def test_a_memory_that_no_checkpoint_holds(remembered, got):
-    functional = Given(lambda rho: {"sum": rho.x.sum()}, remembered)
-    with pytest.raises(ad.InputError, match=f"flat dictionary of tensors.*{got}"):
-        ad.flow(DATA, functional, n_steps=1)
+@pytest.mark.parametrize("state", [{"count": 1.0}, [1]])
+def test_a_state_that_no_checkpoint_holds(state):
+    with pytest.raises(ad.InputError, match="flat dictionary of tensors"):
+        ad.flow(DATA, Given(lambda rho: {"sum": rho.x.sum()}, state), n_steps=1)
 
 
 @pytest.mark.parametrize(
-    ("displacement", "got"),
+    "displacement",
     [
-        (lambda v: {"X": -v["x"]}, "'X'"),
-        (lambda v: {"x": v["x"], "mean": v["x"]}, "'mean'"),
-        (lambda v: {"x": v["x"].mean(0)}, r"'x': 'shape \(2,\)"),
-        (lambda v: {"x": v["x"].mean()}, r"'x': 'shape \(\)"),
-        (lambda v: {"x": 0.1}, "'x': 'float'"),
-        (lambda v: v["x"], r"'all': 'shape \(3, 2\)"),
+        lambda v: {"X": -v["x"]},
+        lambda v: {"x": v["x"], "mean": v["x"]},
+        lambda v: {"x": v["x"].mean(0)},
+        lambda v: {"x": 0.1},
+        lambda v: v["x"],
     ],
 )
-def test_a_displacement_of_other_names_or_shapes(displacement, got):
+def test_a_displacement_of_other_names_or_shapes(displacement):
     class Own(ad.Integrator):
         def displace(self, velocity, state, step, generator):
             return displacement(velocity), state
 
-    with pytest.raises(
-        ad.InputError, match=rf"a displacement must.*'x': 'shape \(3, 2\).*got.*{got}"
-    ):
+    with pytest.raises(ad.InputError, match=r"a displacement must.*'x': \(3, 2\)"):
         ad.flow(DATA, BOWL, integrator=Own(), n_steps=1)
 
 
-class TestDynamics:
-    def test_a_part_of_one(self):
-        class Half:
-            def start(self, data):
-                return data
-
-            def parameters(self, rho):
-                return {"x": rho.x}
-
-        with pytest.raises(ad.InputError, match="without attach, velocity, move, descends"):
-            ad.flow(DATA, BOWL, dynamics=Half(), n_steps=1)
-        with pytest.raises(ad.InputError, match="dynamics must say what moves"):
-            ad.flow(DATA, BOWL, dynamics=ad.FeatureDriven, n_steps=1)
-
-    def test_no_subclass(self):
-        own = ad.FeatureDriven()
-
-        class Plain:
-            descends = True
-            start, parameters, attach = own.start, own.parameters, own.attach
-            velocity, move = own.velocity, own.move
-
-        plain, known = (ad.flow(DATA, BOWL, dynamics=one, n_steps=3) for one in (Plain(), own))
-        assert torch.equal(plain.dataset.x, known.dataset.x)
+@pytest.mark.parametrize("dynamics", [ad.FeatureDriven, "fd", ad.Euler()])
+def test_what_is_no_dynamics(dynamics):
+    with pytest.raises(ad.InputError, match="dynamics must say what moves"):
+        ad.flow(DATA, BOWL, dynamics=dynamics, n_steps=1)
 
 
 class Following(ad.Functional):

@@ -1,14 +1,12 @@
 """Functionals against numpy, loops and central differences; their algebra and their memory."""
 
 import math
-from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 import oracles
 import pytest
 import torch
-from flow_cases import FEATURES_ONLY, TIGHT, draw, first_velocity, labeled, value_at
+from flow_cases import draw, first_velocity, labeled, value_at
 
 import advect as ad
 from advect.functionals import interaction
@@ -62,12 +60,18 @@ POTENTIALS = {  # name: (potential, the same for one sample in numpy)
 }
 
 
+def assert_gradient(energy, data, rtol):
+    """−velocity · mass is the gradient, to what central differences with step 1e-6 leave."""
+    velocity = first_velocity(data, energy, ad.FeatureDriven())["x"]
+    gradient = oracles.central_differences(lambda x: energy(data.replace(x=x)).item(), data.x)
+    torch.testing.assert_close(-velocity * data.weights[:, None], gradient, rtol=rtol, atol=1e-8)
+
+
 class TestPotential:
     data = labeled([5, 4, 6], 4, 3, weighted=True)
 
     @pytest.mark.parametrize("name", POTENTIALS)
     def test_ready_made(self, name):
-        """Values to rounding; gradients to the 1e-8 that central differences with step 1e-6 leave."""
         v, plain = POTENTIALS[name]
         energy = ad.Potential(v)
         expected = sum(
@@ -77,13 +81,7 @@ class TestPotential:
             )
         )
         assert energy(self.data).item() == pytest.approx(expected, rel=1e-13)
-        velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(
-            lambda x: energy(self.data.replace(x=x)).item(), self.data.x
-        )
-        torch.testing.assert_close(
-            -velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8
-        )
+        assert_gradient(energy, self.data, rtol=1e-7)
 
     @pytest.mark.parametrize("name", ["norm", "affine no offset", "affine each, no offset", "ball"])
     def test_no_direction_at_the_minimum(self, name):
@@ -156,15 +154,8 @@ class TestInteraction:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_gradient(self, name):
-        """1e-8 is what central differences with step 1e-6 leave."""
         energy = ad.Interaction(INTERACTIONS[name][0])
-        velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(
-            lambda x: energy(self.data.replace(x=x)).item(), self.data.x
-        )
-        torch.testing.assert_close(
-            -velocity * self.data.weights[:, None], gradient, rtol=1e-7, atol=1e-8
-        )
+        assert_gradient(energy, self.data, rtol=1e-7)
 
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_coinciding_points(self, name):
@@ -225,13 +216,7 @@ class TestInternal:
         assert energy(self.data).item() == pytest.approx(
             internal_by_loops(self.data, power, 0.8, by_class), rel=1e-12
         )
-        velocity = first_velocity(self.data, energy, ad.FeatureDriven())["x"]
-        gradient = oracles.central_differences(
-            lambda x: energy(self.data.replace(x=x)).item(), self.data.x
-        )
-        torch.testing.assert_close(
-            -velocity * self.data.weights[:, None], gradient, rtol=1e-6, atol=1e-8
-        )
+        assert_gradient(energy, self.data, rtol=1e-6)
 
     @pytest.mark.parametrize("dim", [1, 2, 5])
     def test_silverman(self, dim):
@@ -281,27 +266,6 @@ class TestInternal:
         assert ad.Internal()(data).item() == pytest.approx(
             ad.Internal(bandwidth=h)(data).item(), rel=1e-6
         )
-
-    def test_limit_of_powers(self):
-        """(r^(m−1) − 1)/(m − 1) → log r: the entropy is the limit m → 1, with an error of order m − 1."""
-        m = 1 + 1e-6
-        assert ad.Internal(m, bandwidth=0.5)(self.data).item() - 1 / (m - 1) == pytest.approx(
-            ad.Internal(1, bandwidth=0.5)(self.data).item(), abs=1e-4
-        )
-
-    def test_classes_spread_alone(self):
-        """by_class: two classes at one place do not feel each other, so both move like one class
-        alone at half the density.
-        """
-        x = draw(12, 1, seed=8)
-        both = ad.LabeledDataset(torch.cat([x, x]), [0] * 12 + [1] * 12)
-        for power, factor in ((1, 1.0), (2, 0.5)):
-            energy = ad.Internal(power, bandwidth=0.5, by_class=True)
-            pair = first_velocity(both, energy, ad.FeatureDriven())["x"]
-            alone = first_velocity(ad.LabeledDataset(x, [0] * 12), energy, ad.FeatureDriven())["x"]
-            torch.testing.assert_close(
-                pair, factor * torch.cat([alone, alone]), rtol=1e-12, atol=1e-12
-            )
 
 
 class TestAlgebra:
@@ -407,9 +371,6 @@ class TestMemory:
         assert total.options["solver"] == ad.OTDD(self.near).solver
 
 
-SHEAR = torch.tensor([[1.0, 0.3, 0.0], [0.0, 1.0, 0.5]])
-
-
 class TestOTDDFunctional:
     source, target = labeled([9, 12], 2, 1, weighted=True), labeled([10, 6, 8], 2, 2, shift=2.0)
 
@@ -455,35 +416,6 @@ class TestOTDDFunctional:
         again = energy(self.source).item()
         assert iterations[2] == iterations[0]
         assert again == cold
-
-    costs: ClassVar = {
-        "bures": ad.GroundCost(),
-        "diagonal": ad.GroundCost(label=ad.Bures(diagonal=True)),
-        "exact labels": ad.GroundCost(label=ad.ExactLabelOT()),
-        "means": ad.GroundCost(label=ad.MeansOnly()),
-        "no labels": FEATURES_ONLY,
-        "embedding": ad.GroundCost(feature=ad.Embedding(lambda x: x @ SHEAR.to(x))),
-        "own features": ad.GroundCost(feature=lambda x, y: (x[:, None, :] - y).square().sum(-1)),
-    }
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("cost", costs.values(), ids=costs)
-    @pytest.mark.parametrize("through_laws", [False, True])
-    def test_flows_decrease(self, cost, through_laws):
-        dynamics = ad.FeatureDriven(through_laws=through_laws)
-        result = ad.flow(
-            self.source, ad.OTDD(self.target, cost=cost), dynamics=dynamics, n_steps=12
-        )
-        assert result.status == "completed"
-        assert result.values[-1] < 0.5 * result.values[0]
-        assert all(after < before for before, after in pairwise(result.values[:6]))
-
-    def test_label_weight_zero_is_no_labels(self):
-        runs = [
-            ad.flow(self.source, ad.OTDD(self.target, cost=cost, solver=TIGHT), n_steps=3)
-            for cost in (ad.GroundCost(label_weight=0.0), FEATURES_ONLY)
-        ]
-        torch.testing.assert_close(runs[0].dataset.x, runs[1].dataset.x, rtol=1e-12, atol=1e-12)
 
 
 DATA = labeled([4, 5], 2, 1)

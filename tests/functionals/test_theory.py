@@ -1,5 +1,5 @@
 """The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium,
-aggregation, order, descent.
+aggregation, order.
 """
 
 import math
@@ -8,9 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from covering import examples
 from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, states
-from hypothesis import given, strategies as st
 from scipy.stats import norm as gaussian
 
 import advect as ad
@@ -301,19 +299,6 @@ class TestPorousMedium:
             exact = radius * time ** (1 / 3)
             np.testing.assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
 
-    def test_energy_of_a_profile(self):
-        """The value approximates ∫ρ² and ∫ρ log ρ of a Gaussian, 1/(2√π) and −½ log 2πe, after
-        smoothing to variance 1 + h².
-        """
-        n, h = 1000, 0.1
-        source = cloud(torch.from_numpy(gaussian.ppf((np.arange(n) + 0.5) / n)))
-        assert ad.Internal(2, bandwidth=h)(source).item() == pytest.approx(
-            1 / math.sqrt(2 * math.pi * (2 + h**2)), rel=0.01
-        )
-        assert ad.Internal(1, bandwidth=h)(source).item() == pytest.approx(
-            -math.log(2 * math.pi * math.e) / 2, rel=0.01
-        )
-
 
 class TestAggregation:
     @pytest.mark.slow
@@ -339,23 +324,6 @@ class TestAggregation:
             torch.testing.assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)
         final = run[-1].dataset.x
         assert (final.max() - final.min()).item() == pytest.approx(2, abs=2 / n + 1e-4)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("tau", [0.05, 0.5])
-    def test_quadratic_attraction(self, tau):
-        """W = ‖x‖²/2: v = mean − x, so the mean rests and the spread has the factor 1 − τ each
-        step, e^(−t) in the limit.
-        """
-        source = cloud(draw(40, 3, seed=2) + 7)
-        gravity = ad.Interaction(Radial(lambda squared, same: squared / 2))
-        for step in states(source, gravity, 10, integrator=ad.Euler(tau)):
-            mean = source.x.mean(dim=0)
-            expected = mean + (1 - tau) ** step.index * (source.x - mean)
-            torch.testing.assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)  # rounding
-        fine = states(source, gravity, 1000, integrator=ad.Euler(0.001))[-1].dataset
-        spread = math.sqrt((covariance(fine).trace() / covariance(source).trace()).item())
-        # (1 − τ)^(1/τ) = e^(−1) (1 − τ/2 + …), half of that here
-        assert spread == pytest.approx(math.exp(-1), rel=1e-3)
 
     def test_classes_attract_alone(self):
         """attraction() acts within classes of mass p: each contracts by 1 − τp around its own mean."""
@@ -391,54 +359,6 @@ class TestOrder:
         ]
         assert 0.9 < fitted_order(self.taus, errors) < 1.1
         assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
-
-
-@st.composite
-def clouds(draw_from, dim=None, least=1, max_n=15):
-    """Weighted labeled samples whose norms lie between ``least`` and least + 4."""
-    n, d = draw_from(st.integers(2, max_n)), dim or draw_from(st.integers(1, 4))
-    generator = torch.Generator().manual_seed(draw_from(st.integers(0, 10**6)))
-    directions = torch.nn.functional.normalize(
-        torch.randn(n, d, generator=generator, dtype=torch.float64)
-    )
-    norms = least + 4 * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-    weights = (
-        torch.rand(n, generator=generator, dtype=torch.float64) + 0.05
-        if draw_from(st.booleans())
-        else None
-    )
-    return cloud(directions * norms, torch.randint(3, (n,), generator=generator), weights)
-
-
-def assert_never_rises(source, functional, tau, n_steps=8):
-    values = [step.value for step in states(source, functional, n_steps, integrator=ad.Euler(tau))]
-    for before, after in pairwise(values):
-        assert after <= before + 1e-12 * (1 + abs(before))  # rounding
-
-
-CONVEX = {
-    "norm": lambda d: ad.Potential(ad.norm()),
-    "ball": lambda d: ad.Potential(ad.ball([0.0] * d, radius=1.0)),
-    "quadratic": lambda d: ad.Potential(lambda x, y: x.square().sum(1) / 2),
-    "collapse": lambda d: ad.Potential(ad.collapse(d - 1, value=0.5)),
-    "hinge": lambda d: ad.Potential(ad.hinge([1.0] * d, 0.3, margin=0.1)),
-    "affine": lambda d: ad.Potential(ad.affine_norm(torch.eye(d), [50.0] * d)),
-    "attraction": lambda d: ad.Interaction(ad.attraction()),
-    "sum": lambda d: ad.Potential(ad.collapse(0)) + 0.5 * ad.Interaction(ad.attraction()),
-}
-
-
-class TestDescent:
-    """Convex energies never rise under small steps. Smooth ones need τ below 2 over their
-    curvature, at most 1 here. ‖x‖ has a kink: a step from within τ/2 of it overshoots, so the
-    samples start n_steps · τ < 1 away from it; (‖x‖ − r)₊ has a flat ball of width 2r > τ to land
-    on, and the hinge a half-space.
-    """
-
-    @examples(60)
-    @given(source=clouds(), name=st.sampled_from(sorted(CONVEX)), tau=st.floats(1e-3, 0.1))
-    def test_potentials_and_interactions(self, source, name, tau):
-        assert_never_rises(source, CONVEX[name](source.dim), tau)
 
 
 class TestNumberOfParticles:

@@ -32,7 +32,7 @@ TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())  # code the
 _TAKE_CODE = ("--functional", "--metric", "--embedding", "--model")
 _CODE_KEYS = {"--cost": ("embedding",), "--space": ("encoder", "decoder")}
 _KINDS = ("functional", "potential", "interaction")
-_DISTANCES = ("otdd", "sliced", "class-mmd")
+_DISTANCES = ("otdd", "sliced")
 _WEIGHT = re.compile(
     r"\s*(?P<weight>[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(?P<rest>.*)", re.DOTALL
 )

@@ -29,7 +29,7 @@ from advect.cli.session import (
 from advect.errors import InputError
 
 if TYPE_CHECKING:
-    from advect.flows.result import FlowResult
+    from advect.flows.loop import FlowResult
 
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Write report.html at the end.")]
 _SETTINGS = FlowSettings()
@@ -171,7 +171,6 @@ def build_objects(
     settings: FlowSettings, inputs: Inputs, running: Session
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of ``ad.flow``, and the settings with which the same objects are built again."""
-    from advect.flows.field import Field
     from advect.flows.steps import default_control
 
     sets = (inputs.source, *inputs.targets.values())
@@ -184,7 +183,7 @@ def build_objects(
         dynamics = replace(dynamics, laws=dynamics.law_form(inputs.source.dim))
     integrator = registry.make("integrator", settings.integrator or {})
     control = registry.make("control", settings.control) if settings.control else None
-    control = control or default_control(Field(energy, dynamics), integrator)
+    control = control or default_control(energy, dynamics, integrator)
     objects = {"dynamics": dynamics, "integrator": integrator, "control": control}
     named = {**objects, "solver": solver, "cost": cost}
     if settings.stop:

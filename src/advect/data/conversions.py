@@ -20,7 +20,6 @@ from advect.data.sampling import Draw, Subsets
 from advect.io.adapters import (
     NamedTensors,
     frame_fields,
-    hugging_fields,
     label_array,
     source_fields,
     to_frame,

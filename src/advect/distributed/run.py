@@ -12,11 +12,10 @@ import torch
 
 from advect._util import defaults
 from advect.data.dataset import LabeledDataset
-from advect.flows.callbacks import Callback, Recorder, Watchers
+from advect.flows.callbacks import Callback, CallbackList, Recorder
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Integrator
-from advect.flows.loop import flow as flow_alone
-from advect.flows.result import FlowResult
+from advect.flows.loop import FlowResult, flow as flow_alone
 from advect.flows.snapshots import Snapshot
 from advect.flows.steps import Step, StepControl
 from advect.functionals.base import Functional
@@ -82,7 +81,7 @@ class _Together:
 
     def __init__(self, callbacks: Sequence[Callback], group: Group) -> None:
         self.group, self._reason = group, ""
-        self.on_first = Watchers(callbacks)
+        self.on_first = CallbackList(callbacks)
         recorders = [one for one in callbacks if isinstance(one, Recorder)]
         self.directories = [one.directory for one in recorders if one.directory is not None]
 

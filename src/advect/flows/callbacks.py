@@ -1,12 +1,12 @@
 """Callbacks of a flow: each is called with every ``Step``, and a true answer stops the flow.
 
-A plain function works. Objects may also have ``begin(source, start)``, ``end(step, status)``,
-``reason()`` and ``close()``, which is called last in any case. A callback that writes to a directory
-locks it.
+A plain function is a callback. An object may also have ``begin(source, start)``, ``end(step, status)``,
+``reason()`` and ``close()``, which is always called last. A callback that writes to a directory locks it.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from advect._util.progress import Bar, time_left
 from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flows.snapshots import CHECKPOINTS, Snapshot, checkpoint_indices, save_snapshot
+from advect.flows.snapshots import CHECKPOINTS, Snapshot, load_checkpoints, save_snapshot
 from advect.flows.steps import Step
 from advect.io.logs import append_line, is_metric, keep_lines, read_lines
 from advect.io.trajectory import Trajectory
@@ -28,16 +28,16 @@ Callback = Callable[[Step], bool | None]
 
 
 class _Writer(Shown):
-    """What writes to a directory: nobody else may, from the first step to the end of the flow."""
+    """A callback that locks the directory it writes to, from the start to the end of the flow."""
 
     _hold: Hold | None = None
 
-    def _take(self, directory: Path | None) -> None:
+    def _lock(self, directory: Path | None) -> None:
         self.close()
         self._hold = None if directory is None else Hold(directory)
 
     def close(self) -> None:
-        """Let others write to the directory."""
+        """Release the directory."""
         if self._hold is not None:
             self._hold.release()
 
@@ -70,7 +70,7 @@ class Recorder(_Writer):
         self._mended = False
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self._take(self.directory)
+        self._lock(self.directory)
         self.trajectory = Trajectory(self.directory)
         self._mended = False
         if start is None and len(self.trajectory):
@@ -83,7 +83,7 @@ class Recorder(_Writer):
             self.trajectory.forget_after(-1)
 
     def __call__(self, step: Step) -> None:
-        if not self._mended:  # the functional has a value: from here on we write
+        if not self._mended:  # not in begin: the functional may fail at the first state
             self.trajectory.mend()
             self._mended = True
         if step.index % self.every == 0:
@@ -91,7 +91,7 @@ class Recorder(_Writer):
 
     def end(self, step: Step, status: str) -> None:
         if status not in ("interrupted", "diverged"):
-            self.trajectory.forget_after(step.index)  # of an earlier run that went further
+            self.trajectory.forget_after(step.index)  # frames of an earlier run that went further
             self.trajectory.add(step.index, step.value, step.dataset)
 
 
@@ -116,18 +116,21 @@ class Checkpoint(_Writer):
     def __init__(self, directory: str | Path, every: int = 10) -> None:
         self.directory, self.every = Path(directory), check_count("every", every)
         self._turn, self._saved = 0, -1
-        self._strange: list[str] = []
+        self._outdated: list[str] = []
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self._take(self.directory)
-        self._turn, self._saved, self._strange = 0, -1, [*CHECKPOINTS]
+        self._lock(self.directory)
+        self._turn, self._saved, self._outdated = 0, -1, [*CHECKPOINTS]
         if start is None:
             return
-        indices = checkpoint_indices(self.directory)
-        if start.index in indices:  # keep the file that we came from until a newer one is whole
+        snapshots, _ = load_checkpoints(self.directory)
+        indices = [snapshots[name].index if name in snapshots else math.inf for name in CHECKPOINTS]
+        # The first new checkpoint must not replace the file that the flow resumes from.
+        if start.index in indices:
             self._turn, self._saved = 1 - indices.index(start.index), start.index
+        # Damaged files and later states belong to another flow.
         named = zip(CHECKPOINTS, indices, strict=True)
-        self._strange = [name for name, index in named if index is None or index > start.index]
+        self._outdated = [name for name, index in named if index > start.index]
 
     def __call__(self, step: Step) -> None:
         if step.index % self.every == 0:
@@ -137,11 +140,11 @@ class Checkpoint(_Writer):
         self._save(step)
 
     def _save(self, step: Step) -> None:
+        # The two files take turns, so that one is complete while the other one is written.
         if step.index != self._saved:
-            # Of another flow, or beyond where we came from: not to be mistaken for ours.
-            for name in self._strange:
+            for name in self._outdated:
                 (self.directory / name).unlink(missing_ok=True)
-            self._strange = []
+            self._outdated = []
             save_snapshot(step.snapshot, self.directory / CHECKPOINTS[self._turn])
             self._turn, self._saved = 1 - self._turn, step.index
 
@@ -185,19 +188,17 @@ class StopWhen(Shown):
         self._values = [] if start is None else list(start.history.get("values", []))
 
     def __call__(self, step: Step) -> bool:
+        self._reason = ""
         self._values.append(step.value)
-        values, look_back = self._values, self.patience
+        values = self._values
         if self.below is not None and step.value < self.below:
             self._reason = f"the value {step.value:.6g} is below {self.below:g}"
         elif self.seconds is not None and step.seconds > self.seconds:
             self._reason = f"{step.seconds:.0f} s have passed"
-        elif self.tol is not None and len(values) > look_back:
-            whole = abs(values[0] - min(values)) or abs(values[0]) or 1.0
-            if abs(values[-1] - values[-1 - look_back]) > self.tol * whole:
-                return False
-            self._reason = f"the value has settled at {step.value:.6g}"
-        else:
-            return False
+        elif self.tol is not None and len(values) > self.patience:
+            total_change = abs(values[0] - min(values)) or abs(values[0]) or 1.0
+            if abs(values[-1] - values[-1 - self.patience]) <= self.tol * total_change:
+                self._reason = f"the value has settled at {step.value:.6g}"
         return bool(self._reason)
 
     def reason(self) -> str:
@@ -235,26 +236,20 @@ class Metric(_Writer):
         self._first: int | None = None
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self._take(None if self.log is None else self.log.parent)
+        self._lock(None if self.log is None else self.log.parent)
         self._first = 0 if start is None else start.index
-        before = (
-            []
-            if self.log is None
-            else [r for r in read_lines(self.log, is_metric) if r["name"] == self.name]
-        )
-        self.metrics = {
-            self.name: [(r["index"], r["value"]) for r in before if r["index"] < self._first]
-        }
+        records = [] if self.log is None else read_lines(self.log, is_metric)
+        self.metrics[self.name] = [
+            (record["index"], record["value"])
+            for record in records
+            if record["name"] == self.name and record["index"] < self._first
+        ]
 
     def __call__(self, step: Step) -> None:
         if self.log is not None and self._first is not None:
-            # Figures from here on are measured again.
+            # Values of this step and of later ones are measured again.
             first, self._first = self._first, None
-            keep_lines(
-                self.log,
-                is_metric,
-                lambda record: record["name"] != self.name or record["index"] < first,
-            )
+            keep_lines(self.log, is_metric, lambda r: r["name"] != self.name or r["index"] < first)
         if step.index % self.every == 0:
             value = float(self.measure(step.dataset))
             self.metrics[self.name].append((step.index, value))
@@ -316,62 +311,55 @@ class Progress(Shown):
             line = f"{done}, value {step.value:.5g}{left}, {rate}"
             print(line, file=self.stream or sys.stderr, flush=True)
 
-    def end(self, step: Step, status: str) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Take the bar off the terminal; for those who catch errors that a flow does not."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
-class Watchers:
-    """Several callbacks as one."""
+class CallbackList:
+    """Several callbacks as one. Hooks that a callback does not have are skipped."""
 
     def __init__(self, callbacks: Iterable[Callback]) -> None:
         self.callbacks = tuple(callbacks)
-        what, remedy = (
-            "a callback must be a function of a step",
-            "Pass ad.Recorder() or a function.",
-        )
+        what = "a callback must be a function of a step"
         for callback in self.callbacks:
-            check_methods(what, callback, ("__call__",), remedy)
+            check_methods(what, callback, ("__call__",), "Pass ad.Recorder() or a function.")
 
     def begin(self, source: LabeledDataset, start: Snapshot | None) -> None:
-        self._each("begin", source, start)
+        for begin in self._members("begin"):
+            begin(source, start)
 
     def __call__(self, step: Step) -> str:
         """The reason to stop, or "". Every callback is called, even after one has asked to stop."""
-        stopped = [callback for callback in self.callbacks if callback(step)]
-        if not stopped:
+        stopping = [callback for callback in self.callbacks if callback(step)]
+        if not stopping:
             return ""
-        name = getattr(stopped[0], "__name__", type(stopped[0]).__name__)
-        return _call(stopped[0], "reason") or f"{name} asked to stop at step {step.index}"
+        name = getattr(stopping[0], "__name__", type(stopping[0]).__name__)
+        reason = getattr(stopping[0], "reason", None)
+        return (reason and reason()) or f"{name} asked to stop at step {step.index}"
 
     def end(self, step: Step, status: str) -> None:
-        self._each("end", step, status)
+        for end in self._members("end"):
+            end(step, status)
 
     def close(self) -> None:
-        self._each("close")
+        for close in self._members("close"):
+            close()
 
     @property
     def trajectory(self) -> Trajectory:
         """The trajectory of the first ``Recorder``; an empty one without it."""
-        kept = (getattr(callback, "trajectory", None) for callback in self.callbacks)
-        return next((trajectory for trajectory in kept if trajectory is not None), Trajectory())
+        return next(iter(self._members("trajectory")), Trajectory())
 
     @property
     def metrics(self) -> dict[str, list[tuple[int, float]]]:
         """The values of every ``Metric``."""
-        kept = (getattr(callback, "metrics", {}) for callback in self.callbacks)
-        return {name: curve for metrics in kept for name, curve in metrics.items()}
+        metrics = self._members("metrics")
+        return {name: curve for curves in metrics for name, curve in curves.items()}
 
-    def _each(self, name: str, *arguments: Any) -> None:
-        for callback in self.callbacks:
-            _call(callback, name, *arguments)
-
-
-def _call(callback: Callback, name: str, *arguments: Any) -> Any:
-    method = getattr(callback, name, None)
-    return method(*arguments) if callable(method) else None
+    def _members(self, name: str) -> list[Any]:
+        """This method or attribute of each callback that has it."""
+        members = (getattr(callback, name, None) for callback in self.callbacks)
+        return [member for member in members if member is not None]

@@ -1,8 +1,7 @@
 """What moves in a flow: features, and label laws (paper, section 5.1; algorithms 1 to 3 of appendix C).
 
-A dynamics defines which tensors of a dataset move, the mass of each row, and what a displacement does.
-Velocity = −gradient ÷ mass of the row, here and nowhere else, so that ``step_size`` is flow time
-whatever n is.
+A dynamics defines which tensors of a dataset move and what a displacement does to them. It divides gradients
+by masses: velocity = −gradient ÷ mass of the row. This is the only place where that happens.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known, check_positive
+from advect._util.checks import check_count, check_known
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
 from advect.data.dataset import LabeledDataset, require_labels
@@ -27,7 +26,7 @@ Bounds = tuple[float, float] | None
 
 
 class Dynamics(ABC):
-    """How a dataset may move; ``FeatureDriven`` is the smallest example. Subclassing is optional."""
+    """Base class of dynamics; ``FeatureDriven`` is the smallest example."""
 
     @property
     def descends(self) -> bool:
@@ -38,8 +37,8 @@ class Dynamics(ABC):
     def start(self, data: LabeledDataset) -> LabeledDataset:
         """The dataset with what moves made explicit (its laws)."""
 
-    def settled(self, rho: LabeledDataset, memory: Tensors) -> LabeledDataset:
-        """The started dataset, given the initial state of the functional."""
+    def with_units(self, rho: LabeledDataset, state: Tensors) -> LabeledDataset:
+        """The started dataset in the units of the functional, whose initial state is given."""
         return rho
 
     @abstractmethod
@@ -48,7 +47,7 @@ class Dynamics(ABC):
 
     @abstractmethod
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        """The dataset with given tensors in place of its own, for differentiation."""
+        """The dataset with other tensors in place of those that move, for differentiation."""
 
     @abstractmethod
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
@@ -61,7 +60,7 @@ class Dynamics(ABC):
 
 @dataclass(frozen=True)
 class FeatureDriven(Dynamics):
-    """fd: features move, labels stay, and label laws are estimated from the features at each step.
+    """fd: features move, labels stay, and label laws are estimated from the features at each step (algorithm 1).
 
     Laws that a dataset carries are ignored; ``JointFixedLabels`` starts from them.
 
@@ -114,42 +113,38 @@ class _Joint(Dynamics):
     def law_form(self, dim: int) -> str:
         """The name of the form in which laws of so many dimensions move."""
 
-    def motion(self, dim: int) -> LawMotion:
-        return MOTIONS[self.law_form(dim)]
+    def motion(self, rho: LabeledDataset) -> LawMotion:
+        return MOTIONS[self.law_form(rho.dim)]
 
     def parameters(self, rho: LabeledDataset) -> Tensors:
-        return {"x": rho.x, **self.motion(rho.dim).parameters(_laws(rho))}
+        return {"x": rho.x, **self.motion(rho).parameters(_laws(rho))}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        law = self.motion(rho.dim).attach(_laws(rho), parameters)
+        law = self.motion(rho).attach(_laws(rho), parameters)
         return rho._replace(x=parameters["x"], law=law)
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        mass = self.mass(rho)
-        per_law = {
-            name: per_mass(value, mass[name]) for name, value in gradient.items() if name != "x"
-        }
-        per_law = self.motion(rho.dim).velocity(_laws(rho), per_law)
-        return {"x": per_mass(gradient["x"], rho.weights), **per_law}
-
-    def mass(self, rho: LabeledDataset) -> Tensors:
-        laws, motion = _laws(rho), self.motion(rho.dim)
-        mass = (
-            rho.class_mass
-            if rho.has_soft_labels
-            else rho.weights.new_zeros(len(laws)).index_add_(0, law_rows(rho), rho.weights)
-        )
-        names = motion.parameters(laws)
-        return {"x": rho.weights, **{name: motion.mass(laws, mass, name) for name in names}}
+        laws, motion = _laws(rho), self.motion(rho)
+        # A law has the mass of its samples: of its class in jd-fl, of its particle in jd-vl.
+        if rho.has_soft_labels:
+            law_mass = rho.class_mass
+        else:
+            law_mass = rho.weights.new_zeros(len(laws))
+            law_mass.index_add_(0, law_rows(rho), rho.weights)
+        # The tensor of covariances may have several rows for each law, such as rows of a factor.
+        masses = {"x": rho.weights, "mean": law_mass}
+        masses[motion.name] = laws.covariance.each_row(law_mass)
+        velocity = {name: per_mass(part, masses[name]) for name, part in gradient.items()}
+        return motion.velocity(laws, velocity)
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        law = self.motion(rho.dim).move(_laws(rho), displacement)
+        law = self.motion(rho).move(_laws(rho), displacement)
         return rho._replace(x=bounded(rho.x + displacement["x"], self.bounds), law=law)
 
 
 @dataclass(frozen=True)
 class JointFixedLabels(_Joint):
-    """jd-fl: features and one law for each class move, each by its own gradient; labels stay.
+    """jd-fl: features and one law for each class move, each by its own gradient; labels stay (algorithm 2).
 
     Laws start as those the dataset carries, otherwise as the moments of its samples. Laws of single
     samples (``law_index``) are joined by class first.
@@ -184,18 +179,17 @@ class JointFixedLabels(_Joint):
         require_classes(data, "a flow of label laws")
         require_labels(data, "a flow of label laws")
         data = with_class_laws(data)
-        return data._replace(law=self.motion(data.dim).start(_first_laws(data)))
+        return data._replace(law=self.motion(data).start(_first_laws(data)))
 
 
 @dataclass(frozen=True)
 class JointVariableLabels(_Joint):
-    """jd-vl: features and one law for each particle move; labels are read off by clustering the
-    laws.
+    """jd-vl: features and one law for each particle move; labels are clusters of the laws (algorithm 3).
 
     Each particle starts with the law that the dataset carries for it (``law`` of its class, or at
-    its ``law_index``), otherwise with the moments of its class. So a flow from where another jd-vl
-    flow ended goes on with the laws as they were. Labels that are probabilities are an error, in the
-    data that moves: a particle has one law here. A target may have them.
+    its ``law_index``), otherwise with the moments of its class. A flow that starts where another jd-vl
+    flow ended therefore continues with the same laws. The data that moves must have hard labels, since a
+    particle has one law; the target may have soft labels.
 
     Args:
         clustering: how the laws are clustered: ``"kmeans"``, which keeps the number of classes;
@@ -224,8 +218,8 @@ class JointVariableLabels(_Joint):
         check_count("every", self.every)
         as_clusterer(self.clustering)
         if self.laws is not None:
-            # factors of different classes differ in size, so particles cannot share one tensor
-            check_known("form of laws", self.laws, [each for each in MOTIONS if each != "factored"])
+            # Factors of different classes differ in size, so particles cannot share one tensor.
+            check_known("form of laws", self.laws, MOTIONS.keys() - {"factored"})
 
     def law_form(self, dim: int) -> str:
         return self.laws or ("bures" if dim <= 8 else "diagonal")
@@ -234,24 +228,25 @@ class JointVariableLabels(_Joint):
         if data.has_soft_labels:
             raise InputError(
                 "jd-vl moves one label law for each particle",
-                "labels that are probabilities, with laws of classes",
+                "soft labels, with laws of classes",
                 "Use JointFixedLabels or FeatureDriven, or the likeliest labels: data.hard().",
             )
         require_classes(data, "a flow of label laws")
-        laws = self.motion(data.dim).start(_first_laws(data))
-        each = laws.take(law_rows(data))
-        return data._replace(law=each, law_index=torch.arange(len(data), device=data.x.device))
+        # One law for each particle instead of one for each class (algorithm 3).
+        laws = self.motion(data).start(_first_laws(data)).take(law_rows(data))
+        return data._replace(law=laws, law_index=torch.arange(len(data), device=data.x.device))
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         moved = super().move(rho, displacement, step)
         if (step + 1) % self.every:
             return moved
+        # Discrete labels are read off by clustering the laws (algorithm 3).
         y = relabel(_laws(moved), moved.y, self.clustering)
-        classes, largest = moved.classes, int(y.max())
-        if largest >= len(classes):  # a class is born: name it by the next number that is free
-            names = (name for name in range(len(classes) + largest + 1) if name not in classes)
-            classes = (*classes, *(next(names) for _ in range(largest + 1 - len(classes))))
-        return moved._replace(y=y, classes=classes)
+        classes, n_classes = moved.classes, int(y.max()) + 1
+        # New classes are named by the smallest numbers that are not taken.
+        free_names = [name for name in range(len(classes) + n_classes) if name not in classes]
+        new_names = free_names[: max(0, n_classes - len(classes))]
+        return moved._replace(y=y, classes=(*classes, *new_names))
 
 
 def _laws(rho: LabeledDataset) -> Gaussians:
@@ -262,16 +257,16 @@ def _laws(rho: LabeledDataset) -> Gaussians:
 def _first_laws(data: LabeledDataset) -> Gaussians:
     """The laws that a dataset carries, or those of its samples, in the dtype of its features."""
     require_labels(data, "a flow of label laws")
-    # of a copy, which does not keep the estimate
+    # Estimated from a copy, so that the dataset does not cache the estimate.
     return data._replace().laws().to(data.x.device, data.x.dtype)
 
 
 def per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
     """−gradient ÷ mass by rows; rows whose mass is too small for the dtype stay in place."""
-    least = torch.finfo(
-        gradient.dtype
-    ).tiny  # the inverse of a smaller mass is infinite in this dtype
-    inverse = torch.where(mass >= least, 1 / mass.clamp_min(least), 0).to(gradient.dtype)
+    # F(ρ) = F(Σ w_i δ_(x_i)), so ∂F/∂x_i = w_i ∇δF/δρ(x_i). Dividing by w_i gives the velocity of eq. 15,
+    # and ``step_size`` is flow time whatever the number of particles.
+    smallest = torch.finfo(gradient.dtype).tiny  # the inverse of less is infinite in this dtype
+    inverse = torch.where(mass >= smallest, 1 / mass.clamp_min(smallest), 0).to(gradient.dtype)
     return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))
 
 
@@ -294,13 +289,12 @@ def check_bounds(bounds: Bounds) -> None:
 class JointTargets(Dynamics):
     """jd-y: features and continuous targets move, each by its own gradient.
 
-    Under ``TargetValues`` a pair (x, y) moves along (T(x) − x, T(y) − y). Targets move in units of
-    ``unit``, so that step sizes mean the same for both. Labels stay.
+    Under ``TargetValues`` a pair (x, y) moves along (T(x) − x, T(y) − y). Labels stay. Targets move in a
+    unit relative to the features, so that step sizes mean the same for both: 1/√w of the first
+    ``TargetValues`` in the functional, else √(q · variance of the target / variance of the features) of
+    the source, 1 where either does not vary.
 
     Args:
-        unit: of all targets, relative to the features; by default 1/√w of the first
-            ``TargetValues`` in the functional, else √(q · variance of the target / variance of the
-            features) of the source, 1 where either does not vary.
         bounds: keep features in this range.
 
     Example:
@@ -313,51 +307,42 @@ class JointTargets(Dynamics):
         ([2.5, 3.5], [40.0, 60.0])
     """
 
-    unit: float | None = None
     bounds: Bounds = None
 
     def __post_init__(self) -> None:
         check_bounds(self.bounds)
-        if self.unit is not None:
-            check_positive("unit", self.unit)
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         targets = require_targets(data, "a flow of targets")
-        unit = None if self.unit is None else torch.full_like(targets[0].detach(), self.unit)
-        unit = _unit(data, targets) if unit is None else unit
+        # √(q · variance of the target / variance of the features)
+        mass = data.weights.double()
+        x_variance = column_variances(data.x.detach().double(), mass).sum()
+        y_variances = column_variances(targets.detach().double(), mass)
+        ratio = targets.shape[1] * y_variances / x_variance
+        unit = torch.where((y_variances > 0) & (x_variance > 0), ratio, 1.0).sqrt()
         return data._replace(law=None, law_index=None, target_unit=unit)
 
-    def settled(self, rho: LabeledDataset, memory: Tensors) -> LabeledDataset:
-        scales = [v for key, v in memory.items() if key.rpartition(".")[2] == "values_scale"]
-        if self.unit is not None or not scales:
+    def with_units(self, rho: LabeledDataset, state: Tensors) -> LabeledDataset:
+        scales = [v for key, v in state.items() if key.rpartition(".")[2] == "values_scale"]
+        if not scales:
             return rho
-        return rho._replace(target_unit=1 / scales[0].to(_units(rho)))
+        return rho._replace(target_unit=1 / scales[0].to(_unit(rho)))
 
     def parameters(self, rho: LabeledDataset) -> Tensors:
-        return {"x": rho.x, "targets": _targets(rho) / _units(rho)}
+        return {"x": rho.x, "targets": require_targets(rho, "a flow of targets") / _unit(rho)}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        return rho._replace(x=parameters["x"], targets=parameters["targets"] * _units(rho))
+        return rho._replace(x=parameters["x"], targets=parameters["targets"] * _unit(rho))
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         return {name: per_mass(value, rho.weights) for name, value in gradient.items()}
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        targets = _targets(rho) + displacement["targets"] * _units(rho)
+        targets = require_targets(rho, "a flow of targets")
+        targets = targets + displacement["targets"] * _unit(rho)
         return rho._replace(x=bounded(rho.x + displacement["x"], self.bounds), targets=targets)
 
 
-def _targets(rho: LabeledDataset) -> Tensor:
-    return require_targets(rho, "a flow of targets")
-
-
-def _units(rho: LabeledDataset) -> Tensor:
+def _unit(rho: LabeledDataset) -> Tensor:
     assert rho.target_unit is not None, "a flow of targets starts with their unit"
     return rho.target_unit
-
-
-def _unit(data: LabeledDataset, targets: Tensor) -> Tensor:
-    mass = data.weights.double()
-    x, y = (column_variances(part.detach().double(), mass) for part in (data.x, targets))
-    ratio = targets.shape[1] * y / x.sum()
-    return torch.where((y > 0) & (x.sum() > 0), ratio, 1.0).sqrt()

@@ -1,10 +1,10 @@
-"""The velocity field of a functional under a dynamics (paper, eqs. 12 and 13).
+"""The velocity field of a functional under a dynamics (paper, eq. 15).
 
-    v(z) = −∇_z δF/δρ(ρ)(z)
+    dz/dt = v(z) = −∇_z δF/δρ(ρ)(z)
 
-``Field.at`` evaluates a dataset; ``Field.move`` evaluates it after a displacement. Integrators and
-step controls may look at several states before a step is made: the state of the functional is part
-of the evaluation, so this leaves no trace.
+``Field.evaluate`` computes the value and the velocity of a dataset, ``Field.move`` those after a
+displacement. The state of the functional is part of the result. Integrators and step controls can
+therefore evaluate states that the flow does not take.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ class NonFiniteError(ArithmeticError):
 
 
 @dataclass(frozen=True, eq=False)
-class Here:
-    """A dataset of a flow and the functional there.
+class EvaluatedState:
+    """A dataset of a flow with the value of the functional and the velocity there.
 
     Attributes:
         index: moves so far.  dataset: the state.  value: F(ρ).  terms: its named parts.
-        velocity: −gradient ÷ mass.  before, after: states of the functional around this evaluation.
-        noise: state of the generator before.
-        promised: first-order decrease on the way here, if the integrator knows it; see ``promise``.
+        velocity: −gradient ÷ mass of what moves.
+        state: state of the functional after this evaluation, with "error" and "converged" of what
+            it solved.
+        state_before: state of the functional before this evaluation.
+        generator_state: state of the random generator before this evaluation.
+        expected_decrease: first-order decrease of the value on the way here, if the integrator
+            knows it; otherwise see ``first_order_decrease``.
     """
 
     index: int
@@ -45,10 +49,10 @@ class Here:
     value: float
     terms: dict[str, float]
     velocity: Tensors
-    before: State
-    after: State
-    noise: Tensor | None = None
-    promised: float | None = None
+    state: State
+    state_before: State
+    generator_state: Tensor | None = None
+    expected_decrease: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,91 +67,94 @@ class Field:
     generator: torch.Generator | None = None
     scale: float = 1.0
 
-    def at(self, rho: LabeledDataset, state: State, index: int = 0) -> Here:
-        """The evaluation of a dataset, for a functional in this state.
+    def evaluate(self, rho: LabeledDataset, state: State, index: int = 0) -> EvaluatedState:
+        """The value and the velocity at a dataset, for a functional in this state.
 
         Raises:
             NonFiniteError: names the first term that is not finite.
         """
-        noise = None if self.generator is None else self.generator.get_state()
+        generator_state = None if self.generator is None else self.generator.get_state()
         # The tensors that move are the leaves of a new graph, which ends with this evaluation.
-        leaves = {n: v.detach().requires_grad_() for n, v in self.dynamics.parameters(rho).items()}
+        parameters = self.dynamics.parameters(rho)
+        leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         with torch.enable_grad():
-            terms, after = self.functional.terms(self.dynamics.attach(rho, leaves), state)
-        _check_answer(self.functional, terms, after)
+            terms, state_after = self.functional.terms(self.dynamics.attach(rho, leaves), state)
+        _check_answer(self.functional, terms, state_after)
         values = {name: float(value.detach()) for name, value in terms.items()}
         for name, value in values.items():
             if not math.isfinite(value):
                 raise NonFiniteError(f"the term {name!r} is {value}")
-        moving = [value for value in terms.values() if value.requires_grad]
-        gradient = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-        if moving:
-            # One backward pass for the sum of all terms. A tensor that no term uses does not move.
-            ones = [torch.ones_like(value) for value in moving]
-            found = torch.autograd.grad(moving, list(leaves.values()), ones, allow_unused=True)
-            gradient |= {n: g for n, g in zip(leaves, found, strict=True) if g is not None}
+
+        # One backward pass for the sum of all terms. It does not pass through solver iterations: by the
+        # envelope theorem, an optimal value has the gradient of its cost at the optimal plan.
+        # A tensor that no term uses has gradient zero.
+        inputs = list(leaves.values())
+        outputs = [value for value in terms.values() if value.requires_grad]
+        if outputs:
+            parts = torch.autograd.grad(outputs, inputs, materialize_grads=True)
+        else:
+            parts = [torch.zeros_like(leaf) for leaf in inputs]
+        gradient = dict(zip(leaves, parts, strict=True))
         for name, part in gradient.items():
             if not math.isfinite(float(part.sum())):
                 names = " + ".join(terms)
-                raise NonFiniteError(
-                    f"the gradient in {name!r} of {names} has NaN or infinite entries"
-                )
+                message = f"the gradient in {name!r} of {names} has NaN or infinite entries"
+                raise NonFiniteError(message)
         velocity = self.dynamics.velocity(rho, gradient)
-        return Here(index, rho, math.fsum(values.values()), values, velocity, state, after, noise)
+        value = math.fsum(values.values())
+        return EvaluatedState(
+            index, rho, value, values, velocity, state_after, state, generator_state
+        )
 
-    def move(self, here: Here, displacement: Tensors) -> Here:
+    def move(self, current: EvaluatedState, displacement: Tensors) -> EvaluatedState:
         """The evaluation after a displacement, one step later."""
-        _check_displacement(displacement, self.dynamics.parameters(here.dataset))
+        wanted = shapes(self.dynamics.parameters(current.dataset))
+        if shapes(displacement) != wanted:
+            raise InputError(
+                f"a displacement must have a tensor for each that moves, of its shape, {wanted}",
+                shapes(displacement),
+                "Return {name: step_size * v for name, v in velocity.items()}, or similar.",
+            )
+        # A step control shortens a step by scaling its displacement, whatever the integrator.
         if self.scale != 1.0:
             displacement = {name: self.scale * change for name, change in displacement.items()}
         for name, change in displacement.items():
             if not bool(torch.isfinite(change).all()):
                 raise NonFiniteError(f"the displacement of {name!r} has NaN or infinite entries")
-        rho = self.dynamics.move(here.dataset, displacement, here.index)
+        rho = self.dynamics.move(current.dataset, displacement, current.index)
         try:
-            return self.at(rho, here.after, here.index + 1)
+            return self.evaluate(rho, current.state, current.index + 1)
         except (InputError, _SINGULAR) as error:  # the source was fine: the flow made this state
             raise NonFiniteError(f"{self.functional.name} refuses the state ({error})") from error
 
 
-def promise(here: Here, there: Here) -> float:
+def first_order_decrease(current: EvaluatedState, moved: EvaluatedState) -> float:
     """Σ w_i ⟨v_i, x'_i − x_i⟩: the decrease of the value to first order, from the features."""
-    way = torch.linalg.vecdot(here.velocity["x"], there.dataset.x - here.dataset.x)  # (n,)
-    return float((here.dataset.weights * way).sum())
+    products = torch.linalg.vecdot(current.velocity["x"], moved.dataset.x - current.dataset.x)
+    return float((current.dataset.weights * products).sum())
 
 
-def _check_displacement(displacement: Tensors, moving: Tensors) -> None:
-    """One tensor of the right shape for each that moves."""
-    wanted, found = _shapes(moving), _shapes(displacement)
-    if found != wanted:
+def _check_answer(functional: Functional, terms: Tensors, state: State) -> None:
+    """A functional returns numbers by name, and tensors to remember."""
+    for value in terms.values():
+        if not torch.is_tensor(value) or value.numel() != 1 or value.ndim > 1:
+            raise InputError(
+                f"{functional.name} must be a single number, as a tensor that gradients flow through",
+                shapes(terms),
+                "Sum over the samples with their weights: (rho.weights * values).sum().",
+            )
+    if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
         raise InputError(
-            f"a displacement must have a tensor for each that moves, of its shape, {wanted}",
-            found,
-            "Return {name: step_size * v for name, v in velocity.items()}, or what is like it.",
-        )
-
-
-def _check_answer(functional: Functional, terms: Tensors, after: State) -> None:
-    """What a functional returns: numbers by name, and what it remembers."""
-    numbers, remembered = _shapes(terms), _shapes(after)
-    if not all(text in ("shape ()", "shape (1,)") for text in numbers.values()):
-        raise InputError(
-            f"{functional.name} must be a single number, as a tensor that gradients flow through",
-            numbers,
-            "Sum over the samples with their weights: (rho.weights * values).sum().",
-        )
-    if not all(text.startswith("shape") for text in remembered.values()):
-        raise InputError(
-            f"what {functional.name} remembers must be a flat dictionary of tensors",
-            remembered,
+            f"the state of {functional.name} must be a flat dictionary of tensors",
+            shapes(state),
             "Wrap numbers as torch.tensor(value): a checkpoint holds tensors.",
         )
 
 
-def _shapes(parts: Any) -> dict[str, str]:
+def shapes(tensors: Any) -> dict[str, Any]:
     """The shape of each tensor by name, and the type of anything else."""
-    parts = parts if hasattr(parts, "items") else {"all": parts}
+    named = tensors if isinstance(tensors, dict) else {"all": tensors}
     return {
-        n: f"shape {tuple(v.shape)}" if torch.is_tensor(v) else type(v).__name__
-        for n, v in parts.items()
+        name: tuple(value.shape) if torch.is_tensor(value) else type(value).__name__
+        for name, value in named.items()
     }

@@ -1,8 +1,8 @@
-"""Integrators: how far to go along a velocity (paper, eq. 13 and section 5.4).
+"""Integrators: how far to go along a velocity (paper, eqs. 16 and 17 and section 5.4).
 
 Most schemes define ``displace``, which turns velocities into displacements, dictionaries of tensors
-``{"x": …}`` or ``{"x": …, "mean": …}``. A scheme that looks ahead defines ``step(field, here, state)`` and
-evaluates ``there = field.move(here, displacement)``. The state is a flat dictionary of tensors, so that
+``{"x": …}`` or ``{"x": …, "mean": …}``. A scheme that looks ahead defines ``step(field, current, state)`` and
+evaluates ``trial = field.move(current, displacement)``. The state is a flat dictionary of tensors, so that
 a checkpoint can hold it. ``step_size`` is flow time, whatever the number of particles.
 """
 
@@ -18,7 +18,7 @@ import torch
 from advect._util import defaults
 from advect._util.checks import check_non_negative, check_positive
 from advect.errors import InputError
-from advect.flows.field import Field, Here, promise
+from advect.flows.field import EvaluatedState, Field, first_order_decrease
 from advect.flows.law_motion import Tensors
 
 StepSize = float | Callable[[int], float]
@@ -30,17 +30,18 @@ class Integrator:
     Attributes:
         descends: whether a small enough step decreases the value whatever the state is; flows then
             control the steps by default.
+        descends_at_first: whether a small enough step decreases the value from the initial state.
         stochastic: whether a step is random.
 
     Example:
         >>> import advect as ad
         >>> class Careful(ad.Integrator):                    # rejects a step that rises
-        ...     def step(self, field, here, state):
+        ...     def step(self, field, current, state):
         ...         size = 1.0
         ...         while True:
-        ...             there = field.move(here, {name: size * v for name, v in here.velocity.items()})
-        ...             if there.value < here.value or size < 1e-9:
-        ...                 return there, state
+        ...             trial = field.move(current, {name: size * v for name, v in current.velocity.items()})
+        ...             if trial.value < current.value or size < 1e-9:
+        ...                 return trial, state
         ...             size /= 4
         >>> data = ad.LabeledDataset([[1.0]], ["a"])
         >>> steep = ad.Potential(lambda x, y: 2 * x.square().sum(1))
@@ -60,12 +61,16 @@ class Integrator:
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
         """Displacements for one step, and the state after it."""
-        raise NotImplementedError("an integrator needs displace or step(self, field, here, state)")
+        raise NotImplementedError(
+            "an integrator needs displace or step(self, field, current, state)"
+        )
 
-    def step(self, field: Field, here: Here, state: Tensors) -> tuple[Here, Tensors]:
+    def step(
+        self, field: Field, current: EvaluatedState, state: Tensors
+    ) -> tuple[EvaluatedState, Tensors]:
         """The evaluation after one step, and the state after it."""
-        displacement, state = self.displace(here.velocity, state, here.index, field.generator)
-        return field.move(here, displacement), state
+        displacement, state = self.displace(current.velocity, state, current.index, field.generator)
+        return field.move(current, displacement), state
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,8 @@ class _Sized(Integrator):
     """An integrator with a step size: a positive number, or a schedule."""
 
     step_size: StepSize = defaults.LOOK.step_size
-    _checks: ClassVar[
-        tuple[tuple[str, Callable[[str, float], object]], ...]
-    ] = ()  # of other options
+    # Names of further options, each with its check.
+    _checks: ClassVar[tuple[tuple[str, Callable[[str, float], object]], ...]] = ()
 
     def __post_init__(self) -> None:
         if not callable(self.step_size):
@@ -169,14 +173,18 @@ class Heun(_Sized):
 
     descends = True
 
-    def step(self, field: Field, here: Here, state: Tensors) -> tuple[Here, Tensors]:
-        size, v = self.size_at(here.index), here.velocity
-        # An Euler step first, then the mean of the velocities at both of its ends.
-        ahead = field.move(here, {name: size * v[name] for name in v})
-        then = ahead.velocity
-        there = field.move(here, {name: size / 2 * (v[name] + then[name]) for name in v})
-        # Where the field turns back the mean is short, and would promise as little as it gains.
-        return replace(there, promised=promise(here, ahead)), state
+    def step(
+        self, field: Field, current: EvaluatedState, state: Tensors
+    ) -> tuple[EvaluatedState, Tensors]:
+        size, v = self.size_at(current.index), current.velocity
+        # Predictor: an Euler step. Corrector: the mean of the velocities at both of its ends.
+        predicted = field.move(current, {name: size * v[name] for name in v})
+        v_end = predicted.velocity
+        corrected = field.move(current, {name: size / 2 * (v[name] + v_end[name]) for name in v})
+        # Where the field turns back, the corrector is short and its own first-order decrease is as small
+        # as what it gains. A step control therefore compares with the decrease along the predictor.
+        decrease = first_order_decrease(current, predicted)
+        return replace(corrected, expected_decrease=decrease), state
 
 
 @dataclass(frozen=True)
@@ -207,9 +215,9 @@ class EulerMaruyama(_Sized):
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
     ) -> tuple[Tensors, Tensors]:
         size, x = self.size_at(step), velocity["x"]
-        place = generator.device if generator else x.device
-        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=place).to(x.device)
-        # Brownian motion of variance 2 · temperature · time: the flow of the entropy
+        device = generator.device if generator else x.device
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=device).to(x.device)
+        # Brownian motion of variance 2 · temperature · time is the flow of the entropy.
         spread = math.sqrt(2 * size * self.temperature)
         displacement = {name: size * v for name, v in velocity.items()}
         return displacement | {"x": displacement["x"] + spread * noise}, state
@@ -221,7 +229,7 @@ class Momentum(_Sized):
 
     Args:
         step_size: flow time of a step; or a schedule such as ``Decay(0.4, 10)``.
-        momentum: share of the last displacement that is kept.
+        momentum: factor of the previous direction.
         nesterov: look ahead along m.
 
     Example:
@@ -246,11 +254,9 @@ class Momentum(_Sized):
     ) -> tuple[Tensors, Tensors]:
         size = self.size_at(step)
         state = {name: self.momentum * state[name] + v for name, v in velocity.items()}
-        direction = (
-            {name: v + self.momentum * state[name] for name, v in velocity.items()}
-            if self.nesterov
-            else state
-        )
+        direction = state
+        if self.nesterov:
+            direction = {name: v + self.momentum * state[name] for name, v in velocity.items()}
         return {name: size * m for name, m in direction.items()}, state
 
 
@@ -291,9 +297,8 @@ class Adam(_Sized):
             first = self.beta1 * state[f"first.{name}"] + (1 - self.beta1) * v
             second = self.beta2 * state[f"second.{name}"] + (1 - self.beta2) * v.square()
             root = (second / (1 - self.beta2 ** (step + 1))).sqrt()
-            displacement[name] = (
-                size * (first / (1 - self.beta1 ** (step + 1))) / (root + self.floor)
-            )
+            mean = first / (1 - self.beta1 ** (step + 1))
+            displacement[name] = size * mean / (root + self.floor)
             after |= {f"first.{name}": first, f"second.{name}": second}
         return displacement, after
 
@@ -324,6 +329,5 @@ class Adagrad(_Sized):
     ) -> tuple[Tensors, Tensors]:
         size = self.size_at(step)
         state = {name: state[name] + v.square() for name, v in velocity.items()}
-        return {
-            name: size * v / (state[name].sqrt() + self.floor) for name, v in velocity.items()
-        }, state
+        roots = {name: total.sqrt() + self.floor for name, total in state.items()}
+        return {name: size * v / roots[name] for name, v in velocity.items()}, state

@@ -1,6 +1,9 @@
-"""How Gaussian laws move, by the representation of their covariances.
+"""How Gaussian label laws move under jd-fl and jd-vl (paper, section 5.1; algorithms 2 and 3).
 
-euclidean   S ← (S + ΔS)₊ , the step of the paper (section 5.1) and the nearest positive semi-definite matrix
+The paper takes the step  μ ← μ − τ ∇_μ F ,  S ← S − τ ∇_S F.  The representation of the covariance S decides
+what moves in its place:
+
+euclidean   S ← (S + ΔS)₊ , the step of the paper and the nearest positive semi-definite matrix
 bures       S ← (S^½ + V)ᵀ(S^½ + V) with V = −τ S^½ G , G = 2 ∂F/∂S ÷ mass: the Wasserstein step among Gaussians
 factored    A ← A + ΔA with S = AᵀA; as ∂F/∂A = 2 A ∂F/∂S, this is the Bures step without d × d matrices
 diagonal    s ← |s + Δs| for standard deviations s, the Bures step among diagonal laws
@@ -22,35 +25,32 @@ Tensors = dict[str, Tensor]  # what moves, by name
 
 @dataclass(frozen=True)
 class LawMotion:
-    """The form in which covariances move: one tensor, and what a displacement does to it.
+    """The representation in which covariances move: one tensor, and what a displacement does to it.
 
     Attributes:
-        name: of the moving tensor, for integrators and checkpoints.
-        field: of the covariance that holds it.
-        form: the covariances of laws in the representation that moves.
-        kept: projects a moved tensor back to a representation of covariances.
+        name: name of the moving tensor, for integrators and checkpoints.
+        attribute: attribute of the covariance that holds it.
+        represent: gives the covariances of laws in this representation.
+        project: maps a moved tensor back into this representation.
     """
 
     name: str
-    field: str
-    form: Callable[[Gaussians], Covariance]
-    kept: Callable[[Tensor], Tensor] = lambda values: values
+    attribute: str
+    represent: Callable[[Gaussians], Covariance]
+    project: Callable[[Tensor], Tensor] = lambda values: values
 
     def start(self, laws: Gaussians) -> Gaussians:
         """The laws in the representation that moves."""
-        return Gaussians(laws.means, self.form(laws))
+        return Gaussians(laws.means, self.represent(laws))
 
     def parameters(self, laws: Gaussians) -> Tensors:
         """The tensors that move."""
-        return {"mean": laws.means, self.name: laws.covariance.tensors()[self.field]}
+        return {"mean": laws.means, self.name: laws.covariance.tensors()[self.attribute]}
 
     def attach(self, laws: Gaussians, parameters: Tensors) -> Gaussians:
         """The laws with these tensors."""
-        return laws.with_tensors({"means": parameters["mean"], self.field: parameters[self.name]})
-
-    def mass(self, laws: Gaussians, mass: Tensor, name: str) -> Tensor:
-        """The mass of each row of a tensor."""
-        return laws.covariance.each_row(mass) if name == self.name else mass
+        tensors = {"means": parameters["mean"], self.attribute: parameters[self.name]}
+        return laws.with_tensors(tensors)
 
     def velocity(self, laws: Gaussians, velocity: Tensors) -> Tensors:
         """−gradient ÷ mass as a velocity in the coordinates of displacements."""
@@ -58,9 +58,11 @@ class LawMotion:
 
     def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
         """The laws after a displacement."""
-        now = self.parameters(laws)
-        moved = {name: value + displacement[name] for name, value in now.items()}
-        return self.attach(laws, {**moved, self.name: self.kept(moved[self.name])})
+        # μ ← μ + Δμ, and S through the tensor that represents it (algorithms 2 and 3).
+        parameters = self.parameters(laws)
+        moved = {name: value + displacement[name] for name, value in parameters.items()}
+        moved[self.name] = self.project(moved[self.name])
+        return self.attach(laws, moved)
 
 
 class BuresMotion(LawMotion):
@@ -81,6 +83,19 @@ class BuresMotion(LawMotion):
         return Gaussians(laws.means + displacement["mean"], Full(factor.mT @ factor))
 
 
+def _full(laws: Gaussians) -> Full:
+    return Full(laws.covariances())
+
+
+def _factored(laws: Gaussians) -> Factored:
+    factors = laws.covariance.compressed  # at most d rows for each law
+    return Factored(factors.rows.to(laws.means.dtype), factors.sizes)
+
+
+def _diagonal(laws: Gaussians) -> Diagonal:
+    return Diagonal(laws.covariance.scales())
+
+
 def _nearest_psd(matrices: Tensor) -> Tensor:
     """The nearest positive semi-definite matrices: negative eigenvalues become zero."""
     symmetric = (matrices + matrices.mT) / 2
@@ -90,18 +105,10 @@ def _nearest_psd(matrices: Tensor) -> Tensor:
     return ((vectors * values.clamp_min(0)[..., None, :]) @ vectors.mT).to(matrices.dtype)
 
 
-def _factors(laws: Gaussians) -> Factored:
-    factors = laws.covariance.compressed  # at most d rows for each law
-    return Factored(factors.rows.to(laws.means.dtype), factors.sizes)
-
-
-_full = "covariance", "matrices", lambda laws: Full(laws.covariances())
 MOTIONS: dict[str, LawMotion] = {
-    "factored": LawMotion("factor", "rows", _factors),
-    "bures": BuresMotion(*_full),
-    # A standard deviation that passes zero comes back on the other side.
-    "diagonal": LawMotion(
-        "deviation", "deviations", lambda laws: Diagonal(laws.covariance.scales()), torch.abs
-    ),
-    "euclidean": LawMotion(*_full, _nearest_psd),
+    "factored": LawMotion("factor", "rows", _factored),
+    "bures": BuresMotion("covariance", "matrices", _full),
+    # A standard deviation that passes zero continues as its absolute value.
+    "diagonal": LawMotion("deviation", "deviations", _diagonal, torch.abs),
+    "euclidean": LawMotion("covariance", "matrices", _full, _nearest_psd),
 }

@@ -1,29 +1,40 @@
-"""A whole flow: ``iterate`` with callbacks, an end, and a ``FlowResult`` of what came of it."""
+"""A whole flow: ``iterate`` with callbacks, an end, and a ``FlowResult``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from advect._util import defaults
 from advect._util.checks import check_count, check_kind
+from advect._util.result import Result
 from advect.data.class_names import stored_name
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.flows.callbacks import Callback, Watchers
+from advect.flows.callbacks import Callback, CallbackList
 from advect.flows.dynamics import Dynamics
-from advect.flows.field import Field, NonFiniteError
+from advect.flows.field import NonFiniteError
 from advect.flows.integrators import Integrator
-from advect.flows.result import FlowResult, Lowest
 from advect.flows.snapshots import Snapshot, load_snapshot
-from advect.flows.steps import StalledError, Step, StepControl, default_control, iterate, parts_of
-from advect.functionals import Functional
+from advect.flows.steps import (
+    StalledError,
+    Step,
+    StepControl,
+    checked_parts,
+    default_control,
+    iterate,
+)
+from advect.functionals.base import Functional, State
 from advect.io.trajectory import Frame, Trajectory
-from advect.transport.notes import ended_above
+from advect.transport import notes as transport_notes
+from advect.transport.notes import Note
 
 
 def flow(
@@ -68,70 +79,70 @@ def flow(
         >>> result.status, result.values[-1] < 0.01 * result.values[0]
         ('completed', True)
     """
-    watchers = Watchers(callbacks)
+    watchers = CallbackList(callbacks)
     try:
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         check_kind("source must be a LabeledDataset", source, LabeledDataset, remedy)
         remedy = "Use ad.OTDD(target), or wrap v as ad.Potential(v)."
         check_kind("a flow needs a Functional", functional, Functional, remedy)
         n_steps = check_count("n_steps", n_steps, least=0)
-        dynamics, integrator = parts_of(dynamics, integrator)
-        control = control or default_control(Field(functional, dynamics), integrator)
-        start = None if resume is None else _resumed(Path(resume), source, n_steps)
+        dynamics, integrator = checked_parts(dynamics, integrator)
+        control = control or default_control(functional, dynamics, integrator)
+        start = None if resume is None else _load_start(Path(resume), source, n_steps)
+        # A resumed flow continues the curves of the checkpoint, and its states bit for bit.
         history = _History(start)
         watchers.begin(source, start)
         parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
         steps = iterate(source, functional, **parts, generator=generator, start=start)
-        status, message, last = _walk(steps, history, watchers, n_steps)
+        status, message, last = _follow(steps, history, watchers, n_steps)
         if status == "completed" and not (functional.stochastic or integrator.stochastic):
-            rose = ended_above(history.values, last.dataset.x.dtype)
-            if rose:
-                status, message = "rose", f"{n_steps} steps made; {rose}"
+            rise = transport_notes.ended_above(history.values, last.dataset.x.dtype)
+            if rise:
+                status, message = "rose", f"{n_steps} steps made; {rise}"
         watchers.end(last, status)
         trajectory = watchers.trajectory
-        if not len(trajectory):  # nobody recorded: it has its ends
+        if not len(trajectory):  # without a recorder: the first state and the last
             first = Frame(0, history.values[0], source)
             trajectory = Trajectory.of(first, Frame(last.index, last.value, last.dataset))
         return FlowResult(
-            last.dataset,
-            source,
-            status,
-            message,
-            history.values,
-            history.terms,
-            history.speeds,
-            history.seconds,
-            last.index,
-            trajectory,
-            watchers.metrics,
-            functional,
+            dataset=last.dataset,
+            source=source,
+            status=status,
+            message=message,
+            values=history.values,
+            terms=history.terms,
+            speeds=history.speeds,
+            seconds=history.seconds,
+            n_steps=last.index,
+            trajectory=trajectory,
+            metrics=watchers.metrics,
+            functional=functional,
             **parts,
             best=history.best,
-            unconverged=history.unconverged,
+            unconverged=history.converged.count(False),
             state=last.state,
-            integrator_state=last.snapshot.integrator,
         )
     finally:
         watchers.close()
 
 
-def _resumed(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
+def _load_start(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
     """The snapshot to continue from."""
     start = load_snapshot(path, source.x.device)
     if start.index > n_steps:
         raise InputError(
             f"the checkpoint is at step {start.index}",
             f"n_steps={n_steps}",
-            "n_steps counts the steps before too.",
+            "n_steps includes the steps before the checkpoint.",
         )
-    # Names that a file cannot hold are those of the source.
-    known = {stored_name(name): name for name in source.classes}
-    classes = tuple(known.get(name, name) for name in start.dataset.classes)
+    # A file holds some class names as text. The names of the source replace them.
+    names = {stored_name(name): name for name in source.classes}
+    classes = tuple(names.get(name, name) for name in start.dataset.classes)
     return replace(start, dataset=start.dataset.replace(classes=classes))
 
 
-def _walk(
-    steps: Iterator[Step], history: _History, watchers: Watchers, n_steps: int
+def _follow(
+    steps: Iterator[Step], history: _History, watchers: CallbackList, n_steps: int
 ) -> tuple[str, str, Step]:
     """Follow the steps to their end: status, message, last step."""
     last: Step | None = None
@@ -142,7 +153,7 @@ def _walk(
                 return "stopped", reason, step
             if step.index >= n_steps:
                 return "completed", f"{n_steps} steps made", step
-        raise AssertionError("a walk has no end of its own")
+        raise AssertionError("iterate never ends")
     except KeyboardInterrupt:
         if last is None:
             raise
@@ -153,12 +164,11 @@ def _walk(
         return "stalled", f"stopped at step {last.index}: {error}. {advice}", last
     except NonFiniteError as error:
         if last is None:
-            message = f"stopped at step 0: {error}"
-            raise InputError(
+            what, remedy = (
                 "the functional is not finite on the source",
-                message,
                 "Check the data and the functional.",
-            ) from error
+            )
+            raise InputError(what, f"stopped at step 0: {error}", remedy) from error
         advice = "The state of the step before is kept; try a smaller step_size."
         return "diverged", f"stopped at step {last.index + 1}: {error}. {advice}", last
 
@@ -167,34 +177,202 @@ class _History:
     """Curves and best state of a flow, continued from a checkpoint on resume."""
 
     def __init__(self, start: Snapshot | None) -> None:
-        kept: dict[str, Any] = start.history if start else {}
-        self.values = list(kept.get("values", []))
-        self.speeds = list(kept.get("speeds", []))
-        self.seconds = list(kept.get("seconds", []))
-        self.terms = {name: list(values) for name, values in kept.get("terms", {}).items()}
-        self.converged = list(kept.get("converged", [True] * len(self.values)))
-        self.offset = self.seconds[-1] if self.seconds else 0.0
-        self.best = None if start is None or start.best is None else Lowest(*start.best)
-
-    @property
-    def unconverged(self) -> int:
-        """In how many steps a solver did not meet its tolerance."""
-        return self.converged.count(False)
+        curves: dict[str, Any] = start.history if start else {}
+        self.values = list(curves.get("values", []))
+        self.speeds = list(curves.get("speeds", []))
+        self.seconds = list(curves.get("seconds", []))
+        self.terms = {name: list(values) for name, values in curves.get("terms", {}).items()}
+        self.converged = list(curves.get("converged", [True] * len(self.values)))
+        self.seconds_before = self.seconds[-1] if self.seconds else 0.0
+        self.best = start.best if start else None
 
     def add(self, step: Step) -> Step:
         """The step with a snapshot that includes the curves before it, for checkpoints."""
-        curves = {"values": self.values, "speeds": self.speeds, "seconds": self.seconds}
-        before = {**curves, "terms": self.terms, "converged": self.converged}
-        length, lower = len(self.values), None
-        if self.best is not None and self.best.value <= step.value:
-            lower = (self.best.index, self.best.value, self.best.dataset)
-        else:  # it is this state, which the snapshot has anyway
-            self.best = Lowest(step.index, step.value, step.dataset)
+        # The snapshot refers to the growing lists and to their length now, instead of copying them.
+        length = len(self.values)
+        names = ("values", "speeds", "seconds", "terms", "converged")
+        curves = {name: getattr(self, name) for name in names}
+        best_before = self.best
+        if best_before is None or best_before.value > step.value:
+            self.best, best_before = Frame(step.index, step.value, step.dataset), None
         self.values.append(step.value)
         self.speeds.append(step.speed)
-        self.seconds.append(step.seconds + self.offset)
+        self.seconds.append(step.seconds + self.seconds_before)
         self.converged.append(step.converged)
         for name, value in step.terms.items():
             self.terms.setdefault(name, []).append(value)
-        snapshot = replace(step.snapshot, history=before, length=length, best=lower)
+        snapshot = replace(step.snapshot, history=curves, length=length, best=best_before)
         return replace(step, snapshot=snapshot)
+
+
+@dataclass(frozen=True, eq=False)
+class FlowResult(Result):
+    """The result of ``advect.flow``.
+
+    Attributes:
+        dataset: the last state.  source: the first.
+        status: "completed"; "rose" (completed, but the value ended above its lowest: see ``best``);
+            "stopped" (by a callback); "stalled" (no step, however small, decreases the value);
+            "interrupted" (Ctrl-C); "diverged" (not finite).
+        message: the status in a sentence, with a remedy where there is one.
+        values, terms, speeds, seconds: one entry for each evaluated state.
+        n_steps: moves made.
+        trajectory: the recorded frames; without a ``Recorder`` the first state and the last.
+        metrics: values of ``Metric`` callbacks, ``{name: [(index, value), …]}``.
+        functional, dynamics, integrator, control: what was run.
+        best: the frame with the lowest value: ``best.dataset``, ``best.value``, ``best.index``.
+        unconverged: number of steps in which a solver did not meet its tolerance.
+        state: state of the functional after the last step, such as "epsilon" and "error".
+
+    Example:
+        >>> import advect as ad
+        >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+        >>> result = ad.flow(data, ad.Potential(ad.norm()), integrator=ad.Euler(1.0), n_steps=3)
+        >>> result.status, result.values, result.dataset.x.flatten().tolist()
+        ('completed', [6.0, 5.0, 4.0, 3.0], [1.0, 5.0])
+    """
+
+    title: ClassVar[str] = "Flow"
+
+    dataset: LabeledDataset
+    source: LabeledDataset
+    status: str
+    message: str
+    values: list[float]
+    terms: dict[str, list[float]]
+    speeds: list[float]
+    seconds: list[float]
+    n_steps: int
+    trajectory: Trajectory
+    metrics: dict[str, list[tuple[int, float]]]
+    functional: Functional
+    dynamics: Dynamics
+    integrator: Integrator
+    control: StepControl
+    best: Frame | None
+    unconverged: int
+    state: State
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """Problems that were noticed, each with a remedy; empty if there are none.
+
+        Example:
+            >>> import advect as ad
+            >>> data = ad.LabeledDataset([[1.0]], ["a"])
+            >>> bowl = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+            >>> result = ad.flow(data, bowl, integrator=ad.Euler(3.0), n_steps=3, control=ad.FixedSteps())
+            >>> print(result.notes[0].what)
+            The value rose in 3 of 3 steps, first at step 1, and ended at 32, above its lowest of 0.5 at step 0.
+        """
+        functional, integrator = self.functional, self.integrator
+        noisy = [functional.name] if functional.stochastic else []
+        noisy += [type(integrator).__name__] if integrator.stochastic else []
+        observations = transport_notes.of_noise(noisy)
+        if functional.stochastic and functional.curved:
+            observations += transport_notes.of_growth(self.values)
+        if not noisy:
+            sizes, terms = None, list(self.terms.values())
+            # A term may be missing in some steps.
+            if terms and all(len(term) == len(self.values) for term in terms):
+                sizes = [sum(map(abs, parts)) for parts in zip(*terms, strict=True)]
+            first = self.n_steps + 1 - len(self.values)
+            observations += transport_notes.of_values(
+                self.values, first, self.dataset.x.dtype, sizes
+            )
+        observations += transport_notes.of_solver(self.unconverged, len(self.values))
+        if self.target is not None and "cost" in self.options:
+            leaves_mass = "solver" in self.options and self.options["solver"].reach is not None
+            cost = self.options["cost"]
+            observations += transport_notes.of_pair(
+                self.source, self.target, cost, leaves_mass=leaves_mass
+            )
+        for name, mass_left in self.state.items():
+            if name.rpartition(".")[2] == "mass_left":
+                observations += transport_notes.of_reach(float(mass_left))
+        return (*observations, *transport_notes.of_mixing(self.source, self.dataset, self.target))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What was run, as text."""
+        names = ("functional", "dynamics", "integrator", "control")
+        return {name: repr(getattr(self, name)) for name in names}
+
+    def checked(self) -> FlowResult:
+        """This result, or an error: Ctrl-C during the flow is raised again, divergence too."""
+        if self.status == "interrupted":
+            raise KeyboardInterrupt
+        if self.status == "diverged":
+            raise InputError(
+                "the flow did not stay finite",
+                self.message,
+                "Try a smaller step_size or a larger epsilon.",
+            )
+        return self
+
+    @property
+    def target(self) -> LabeledDataset | None:
+        """The functional's ``target``, if it has one."""
+        return self.functional.target
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How the functional computes the distance to the target, by name."""
+        return self.functional.options
+
+    def _summary(self) -> dict[str, Any]:
+        name = self.functional.name
+        curves = {metric: curve for metric, curve in self.metrics.items() if curve}
+        return {
+            "status": self.status,
+            "message": self.message,
+            "steps": self.n_steps,
+            f"first {name}": self.values[0],
+            f"last {name}": self.values[-1],
+            **{f"last {metric}": curve[-1][1] for metric, curve in curves.items()},
+            "seconds": self.seconds[-1],
+            "frames": len(self.trajectory),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """The curves, and the samples over time where they are images or in two or three
+        dimensions.
+        """
+        viz = import_module("advect.viz")
+        drawn = {"Objective": viz.curves(self)}
+        with suppress(InputError):  # samples that cannot be drawn
+            images = len(self.source.sample_shape) > 1
+            samples = viz.image_grid(self) if images else viz.particles(self, self.target)
+            drawn["Samples"] = samples
+        return drawn
+
+    def report(
+        self,
+        path: str | Path,
+        target: LabeledDataset | None = None,
+        *,
+        title: str | None = None,
+        **options: Any,
+    ) -> Path:
+        """Write the flow as one HTML page that plays it, and return its path.
+
+        Args:
+            path: the file to write.
+            target: drawn next to the flow; by default the functional's ``target``.
+            title: the heading.
+            options: of ``advect.report.write_report``.
+
+        Example:
+            >>> import tempfile, advect as ad
+            >>> data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
+            >>> result = ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     result.report(f"{folder}/flow.html", title="Two points").name
+            'flow.html'
+        """
+        report = import_module("advect.report")
+        return report.write_report(self, path, target=target, title=title, **options)
+
+    def __repr__(self) -> str:
+        first, last = (f"{value:.4g}" for value in (self.values[0], self.values[-1]))
+        return f"FlowResult({self.status} after {self.n_steps} steps, value {first} → {last}, {self.seconds[-1]:.1f} s)"

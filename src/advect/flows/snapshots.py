@@ -13,6 +13,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError
 from advect.functionals.base import under
+from advect.io.trajectory import Frame
 
 CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 
@@ -21,7 +22,11 @@ CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 class Snapshot:
     """The complete state of a flow between two steps, with its curves so far.
 
-    ``best`` is (index, value, dataset) of the lowest value, if that is an earlier state.
+    Attributes:
+        index: moves so far.  dataset: the state.
+        integrator, functional, generator, control: their states before this dataset is evaluated.
+        history: curves, of which the first ``length`` entries are before this state.
+        best: the frame with the lowest value, if that is an earlier state.
     """
 
     index: int
@@ -32,64 +37,66 @@ class Snapshot:
     history: dict[str, Any] = field(default_factory=dict)
     length: int = 0
     control: dict[str, float] = field(default_factory=dict)
-    best: tuple[int, float, LabeledDataset] | None = None
+    best: Frame | None = None
 
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
     """Write a snapshot as one file, atomically."""
-    tensors, facts = pack_dataset(snapshot.dataset)
-    parts = {
-        **{f"dataset.{name}": value for name, value in tensors.items()},
-        **{f"integrator.{name}": value for name, value in snapshot.integrator.items()},
-        **{f"functional.{name}": value for name, value in snapshot.functional.items()},
+    dataset, dataset_facts = pack_dataset(snapshot.dataset)
+    history = {
+        name: curve[: snapshot.length]
+        for name, curve in snapshot.history.items()
+        if name != "terms"
+    }
+    terms = snapshot.history.get("terms", {})
+    history["terms"] = {name: curve[: snapshot.length] for name, curve in terms.items()}
+    facts = {"kind": "advect snapshot", "index": snapshot.index, "dataset": dataset_facts}
+    facts |= {"history": history, "control": snapshot.control}
+    groups = {"dataset": dataset, "integrator": snapshot.integrator}
+    groups["functional"] = snapshot.functional
+    if snapshot.best is not None:
+        groups["best"], best_facts = pack_dataset(snapshot.best.dataset)
+        best = {"index": snapshot.best.index, "value": snapshot.best.value}
+        facts["best"] = best | {"dataset": best_facts}
+    tensors = {
+        f"{group}.{name}": tensor
+        for group, members in groups.items()
+        for name, tensor in members.items()
     }
     if snapshot.generator is not None:
-        parts["generator"] = snapshot.generator
-    known: dict[str, Any] = {"control": snapshot.control}
-    if snapshot.best is not None:
-        index, value, dataset = snapshot.best
-        best, its = pack_dataset(dataset)
-        parts |= {f"best.{name}": tensor for name, tensor in best.items()}
-        known["best"] = {"index": index, "value": value, "dataset": its}
-    cut = snapshot.length
-    history = {name: values[:cut] for name, values in snapshot.history.items() if name != "terms"}
-    history["terms"] = {
-        name: values[:cut] for name, values in snapshot.history.get("terms", {}).items()
-    }
-    write_tensors(
-        path,
-        parts,
-        {
-            "kind": "advect snapshot",
-            "index": snapshot.index,
-            "dataset": facts,
-            "history": history,
-            **known,
-        },
-    )
+        tensors["generator"] = snapshot.generator
+    write_tensors(path, tensors, facts)
 
 
 def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
     """Read a snapshot file, or the newest intact one of the two in a run directory."""
     if path.is_dir():
-        return _newest(path, device)
+        snapshots, problems = load_checkpoints(path, device)
+        if not snapshots:
+            raise InputError(
+                "no usable checkpoint",
+                f"{path} ({'; '.join(problems)})",
+                "Run with Checkpoint(directory) first.",
+            )
+        return max(snapshots.values(), key=lambda snapshot: snapshot.index)
+    # Numbers and names are facts, in JSON; tensors carry the prefix of their group. Version 0.2.0 wrote
+    # the same layout.
     tensors, facts = read_tensors(path, device)
     if facts.get("kind") != "advect snapshot":
         raise InputError(
             "not a checkpoint", path, "Pass a file or directory written by Checkpoint."
         )
-
     if "control" not in facts:
         raise InputError(
             "the checkpoint was written by advect 0.1", path, "Use that version, or start again."
         )
     generator = tensors["generator"].cpu() if "generator" in tensors else None
     with unpacking(path):
-        _check_parts(facts["index"], facts["history"], generator)
-        lower = facts.get("best")
-        if lower is not None:
-            packed = unpack_dataset(under("best.", tensors), lower["dataset"])
-            lower = (lower["index"], lower["value"], packed)
+        length = _check_parts(facts["index"], facts["history"], generator)
+        best = facts.get("best")
+        if best is not None:
+            dataset = unpack_dataset(under("best.", tensors), best["dataset"])
+            best = Frame(best["index"], best["value"], dataset)
         return Snapshot(
             facts["index"],
             unpack_dataset(under("dataset.", tensors), facts["dataset"]),
@@ -97,53 +104,35 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
             under("functional.", tensors),
             generator,
             facts["history"],
-            len(facts["history"].get("values", [])),
+            length,
             dict(facts["control"]),
-            lower,
+            best,
         )
 
 
-def _check_parts(index: Any, history: Any, generator: Tensor | None) -> None:
-    """A ``ValueError`` for what no checkpoint holds."""
-    if type(index) is not int or index < 0:
-        raise ValueError(f"step {index!r}")
-    curves = [
-        *(values for name, values in history.items() if name != "terms"),
-        *history.get("terms", {}).values(),
-    ]
-    if not all(
-        isinstance(curve, list) and all(isinstance(value, int | float) for value in curve)
-        for curve in curves
-    ):
-        raise ValueError("curves that are no numbers")
-    if len({len(curve) for curve in curves}) > 1:
-        raise ValueError("curves of different lengths")
-    if generator is not None:
-        torch.Generator().set_state(generator)  # refuses what is no state of one
-
-
-def checkpoint_indices(directory: Path) -> list[int | None]:
-    """The steps of the two checkpoints of a directory; None for a missing or damaged one."""
-    indices: list[int | None] = []
+def load_checkpoints(
+    directory: Path, device: torch.device | str = "cpu"
+) -> tuple[dict[str, Snapshot], list[str]]:
+    """The intact checkpoints of a directory by file name, and what is wrong with the others."""
+    snapshots, problems = {}, []
     for name in CHECKPOINTS:
         try:
-            indices.append(load_snapshot(directory / name).index)
-        except InputError:
-            indices.append(None)
-    return indices
-
-
-def _newest(directory: Path, device: torch.device | str) -> Snapshot:
-    found, problems = [], []
-    for name in CHECKPOINTS:
-        try:
-            found.append(load_snapshot(directory / name, device))
+            snapshots[name] = load_snapshot(directory / name, device)
         except InputError as error:
             problems.append(str(error))
-    if not found:
-        raise InputError(
-            "no usable checkpoint",
-            f"{directory} ({'; '.join(problems)})",
-            "Run with Checkpoint(directory) first.",
-        )
-    return max(found, key=lambda snapshot: snapshot.index)
+    return snapshots, problems
+
+
+def _check_parts(index: Any, history: Any, generator: Tensor | None) -> int:
+    """The length of the curves; an error for what no checkpoint holds."""
+    if type(index) is not int or index < 0:
+        raise ValueError(f"step {index!r}")
+    curves = [*history.get("terms", {}).values()]
+    curves += [curve for name, curve in history.items() if name != "terms"]
+    # Curves that are not lists of numbers do not become tensors.
+    sizes = {torch.tensor(curve, dtype=torch.float64).shape for curve in curves}
+    if len(sizes) > 1 or any(len(size) != 1 for size in sizes):
+        raise ValueError("curves of different lengths")
+    if generator is not None:
+        torch.Generator().set_state(generator)  # raises for anything else
+    return len(history.get("values", []))

@@ -1,12 +1,12 @@
-"""The loop of a flow, one evaluated state after the other (paper, eqs. 12 to 14).
+"""The steps of a flow: step control, and the loop over evaluated states (paper, eqs. 15 to 17).
 
     z_(t+1) = z_t − τ ∇_z δF/δρ(ρ_t)(z_t)
 
-States are immutable, and everything with memory (functional, integrator, step control, generator)
-passes its state on. So an interruption leaves the last complete state, and a resumed flow continues
-bit for bit. A step control accepts the step that an integrator proposes, or tries a smaller one. The
-flow evaluates the next state anyway, so a control that rejects nothing costs nothing and changes no
-bit.
+States are immutable. Everything that has a state (functional, integrator, step control, generator)
+takes it and returns the next one. An interruption therefore leaves the last complete state, and a
+resumed flow continues bit for bit. A step control accepts the step that an integrator proposes, or tries
+a smaller one. The flow evaluates the next state anyway, so a control that rejects nothing costs
+nothing and changes no bit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -25,36 +25,43 @@ from advect._util.checks import check_kind
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics, FeatureDriven
-from advect.flows.field import Field, Here, NonFiniteError, promise
+from advect.flows.field import EvaluatedState, Field, NonFiniteError, first_order_decrease, shapes
 from advect.flows.integrators import Euler, Integrator
 from advect.flows.law_motion import Tensors
 from advect.flows.snapshots import Snapshot
-from advect.functionals.base import Functional, State, met
+from advect.functionals.base import Functional, converged
 from advect.transport.transport import rounding
 
-Memory = dict[str, float]
+ControlState = dict[str, float]
 
-# Factors of the step size after a rejection, and after a step made at once.
+# Factors of the step size after a rejection, and after a step that was accepted at once.
 _SHRINK, _GROW = 0.5, 1.1
 _LEAST_SHARE = 0.01  # of the first-order decrease, which a step must reach
-_SMALLEST = 1e-10  # share of the step size below which a flow has stalled
+_SMALLEST = 1e-10  # multiple of the step size below which a flow has stalled
 
 
 class StalledError(ArithmeticError):
-    """No step, however small, makes the value fall."""
+    """No step, however small, decreases the value."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlowState:
+    """An evaluated dataset, with the states of integrator and step control before the next step."""
+
+    evaluated: EvaluatedState
+    integrator: Tensors
+    control: ControlState
 
 
 class StepControl(Protocol):
     """Anything with ``begin`` and ``advance``; see ``FixedSteps`` for the smallest."""
 
-    def begin(self, field: Field, integrator: Integrator) -> Memory:
-        """What is remembered before the first step, as numbers that a checkpoint holds."""
+    def begin(self, field: Field, integrator: Integrator) -> ControlState:
+        """The state of the control before the first step, as numbers that a checkpoint holds."""
         ...
 
-    def advance(
-        self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
-    ) -> tuple[Here, Tensors, Memory]:
-        """The next place, with the integrator's state and what is remembered after it."""
+    def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
+        """The state of the flow after one step."""
         ...
 
 
@@ -73,14 +80,12 @@ class FixedSteps:
         [0.5, 2.0, 8.0, 32.0]
     """
 
-    def begin(self, field: Field, integrator: Integrator) -> Memory:
+    def begin(self, field: Field, integrator: Integrator) -> ControlState:
         return {}
 
-    def advance(
-        self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
-    ) -> tuple[Here, Tensors, Memory]:
-        there, state = integrator.step(field, here, state)
-        return there, state, memory
+    def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
+        evaluated, integrator_state = integrator.step(field, state.evaluated, state.integrator)
+        return FlowState(evaluated, integrator_state, state.control)
 
 
 @dataclass(frozen=True)
@@ -103,68 +108,75 @@ class Backtracking:
         [0.5, 0.125]
     """
 
-    def begin(self, field: Field, integrator: Integrator) -> Memory:
-        noisy = next((part for part in (integrator, field.functional) if part.stochastic), None)
-        if noisy is not None:
-            raise InputError(
-                "noise cannot be controlled",
-                type(noisy).__name__,
-                "Leave control out, or pass ad.FixedSteps().",
-            )
+    def begin(self, field: Field, integrator: Integrator) -> ControlState:
+        for part in (integrator, field.functional):
+            if part.stochastic:
+                raise InputError(
+                    "noise cannot be controlled",
+                    type(part).__name__,
+                    "Leave control out, or pass ad.FixedSteps().",
+                )
         return {"scale": 1.0, "largest": 0.0}
 
-    def advance(
-        self, field: Field, integrator: Integrator, here: Here, state: Tensors, memory: Memory
-    ) -> tuple[Here, Tensors, Memory]:
-        scale, largest = memory["scale"], max(memory["largest"], abs(here.value))
-        allowed = rounding(here.dataset.x.dtype, largest, math.fsum(map(abs, here.terms.values())))
-        failure: ArithmeticError = StalledError(
-            f"a step below {_SMALLEST:g} of its size was asked for"
-        )
+    def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
+        current, integrator_state = state.evaluated, state.integrator
+        # Values are compared up to rounding, relative to the largest value so far.
+        largest = max(state.control["largest"], abs(current.value))
+        size = math.fsum(map(abs, current.terms.values()))
+        tolerance = rounding(current.dataset.x.dtype, largest, size)
+        scale = state.control["scale"]
+        failure: ArithmeticError = StalledError(f"the step size is below {_SMALLEST:g} of its size")
         while scale >= _SMALLEST:
             try:
-                # Warnings of a state are issued only if the flow goes there.
-                with warnings.catch_warnings(record=True) as issued:
-                    there, after = integrator.step(replace(field, scale=scale), here, state)
+                # Warnings of a trial are issued only if the flow takes it.
+                with warnings.catch_warnings(record=True) as trial_warnings:
+                    shorter = replace(field, scale=scale)
+                    trial, trial_state = integrator.step(shorter, current, integrator_state)
             except NonFiniteError as error:
                 failure = error
             else:
-                # Armijo's condition: a share of the first-order decrease, up to rounding of the values
-                promised = promise(here, there) if there.promised is None else there.promised
-                if here.value - there.value >= _LEAST_SHARE * max(0.0, promised) - allowed:
-                    for word in issued:
+                # Armijo's condition: the value falls by a share of the first-order decrease.
+                expected = trial.expected_decrease
+                if expected is None:
+                    expected = first_order_decrease(current, trial)
+                if current.value - trial.value >= _LEAST_SHARE * max(0.0, expected) - tolerance:
+                    for word in trial_warnings:
                         warnings.warn_explicit(
                             word.message, word.category, word.filename, word.lineno
                         )
-                    # A size that was reduced grows back, unless this step had to reduce it.
-                    grown = min(1.0, scale * _GROW) if scale == memory["scale"] else scale
-                    return there, after, {"scale": grown, "largest": largest}
-                change = f"the value goes from {here.value:.9g} to {there.value:.9g}"
+                    # A reduced size grows back after a step that was accepted at once.
+                    if scale == state.control["scale"]:
+                        scale = min(1.0, scale * _GROW)
+                    return FlowState(trial, trial_state, {"scale": scale, "largest": largest})
+                change = f"the value goes from {current.value:.9g} to {trial.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
-                del there
+                del trial  # its memory is needed for the next one
             scale *= _SHRINK
-            if not integrator.descends:  # its state may point uphill
-                state = integrator.init(field.dynamics.parameters(here.dataset))
+            if not integrator.descends:
+                # Momentum may point uphill. From the initial state a small step descends.
+                integrator_state = integrator.init(field.dynamics.parameters(current.dataset))
         raise failure
 
 
-def default_control(field: Field, integrator: Integrator) -> StepControl:
+def default_control(
+    functional: Functional, dynamics: Dynamics, integrator: Integrator
+) -> StepControl:
     """``Backtracking()`` where small steps decrease the value, otherwise ``FixedSteps()``.
 
     Through an embedding with Jacobian J an Euler step is stable up to about 2/‖J‖², which is unknown, so
     steps are controlled there wherever that is possible.
     """
-    if integrator.stochastic or field.functional.stochastic:
+    if integrator.stochastic or functional.stochastic:
         return FixedSteps()
-    if field.functional.curved:
+    if functional.curved:
         descends = integrator.descends or integrator.descends_at_first
     else:
-        descends = integrator.descends and field.dynamics.descends
+        descends = integrator.descends and dynamics.descends
     return Backtracking() if descends else FixedSteps()
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step(EvaluatedState):
     """One evaluated state of a flow.
 
     Attributes:
@@ -174,26 +186,19 @@ class Step:
         state: state of the functional, with "error" and "converged" of what it solved.
     """
 
-    index: int
-    dataset: LabeledDataset
-    value: float
-    terms: dict[str, float]
-    velocity: Tensors
     seconds: float
     snapshot: Snapshot
-    state: State = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:
         """Whether all that the functional solved here met its tolerance."""
-        return met(self.state)
+        return converged(self.state)
 
     @cached_property
     def speed(self) -> float:
         """Root mean square velocity of the features, √(Σ w_i ‖v_i‖²): the slope of the flow."""
-        return float(
-            (self.dataset.weights * self.velocity["x"].double().square().sum(dim=1)).sum().sqrt()
-        )
+        squares = self.velocity["x"].double().square().sum(dim=1)
+        return float((self.dataset.weights * squares).sum().sqrt())
 
 
 def iterate(
@@ -228,64 +233,68 @@ def iterate(
         >>> step.index, step.dataset.x.flatten().tolist()
         (3, [1.0, 5.0])
     """
-    dynamics, integrator = parts_of(dynamics, integrator)
-    begun = time.perf_counter()
+    dynamics, integrator = checked_parts(dynamics, integrator)
+    started = time.perf_counter()
     if start is None:
-        rho = dynamics.start(source)
-        index, memory = 0, functional.begin(rho)
-        if hasattr(dynamics, "settled"):  # one that is no subclass may have none
-            rho = dynamics.settled(rho, memory)
-        state = integrator.init(dynamics.parameters(rho))
+        # Make explicit what moves, then let the functional and the integrator set up their states.
+        rho, index = dynamics.start(source), 0
+        functional_state = functional.begin(rho)
+        rho = dynamics.with_units(rho, functional_state)
+        integrator_state = integrator.init(dynamics.parameters(rho))
     else:
-        rho, state, index = start.dataset, start.integrator, start.index
-        memory = start.functional or functional.begin(rho)
+        # Resume: dataset and states come from the snapshot, and ``source`` is not used.
+        rho, integrator_state, index = start.dataset, start.integrator, start.index
+        functional_state = start.functional or functional.begin(rho)
         _check_fits(start, dynamics, integrator)
-    space = Field(functional, dynamics, _randomness(generator, integrator, start))
-    control = control or default_control(space, integrator)
-    kept = control.begin(space, integrator) | (start.control if start is not None else {})
+    field = Field(functional, dynamics, _flow_generator(generator, integrator, start))
+    control = control or default_control(functional, dynamics, integrator)
+    control_state = control.begin(field, integrator)
+    if start is not None:
+        control_state |= start.control
     try:
-        here = space.at(rho, memory, index)
+        # A snapshot holds the state of the functional before its evaluation. Evaluating the same
+        # dataset again from there gives the same value, velocity and state, bit for bit.
+        evaluated = field.evaluate(rho, functional_state, index)
     except KeyError as error:
         # Refuse a checkpoint that lacks what the functional starts with.
-        if start is None or functional.begin(rho).keys() <= memory.keys():
+        if start is None or functional.begin(rho).keys() <= functional_state.keys():
             raise
-        raise InputError(
-            "the checkpoint was taken with another functional",
-            f"no {error} in what it remembers",
-            "Resume with the same one.",
-        ) from error
+        what, got = "the checkpoint was taken with another functional", f"no {error} in its state"
+        raise InputError(what, got, "Resume with the same one.") from error
+    state = FlowState(evaluated, integrator_state, control_state)
     while True:
-        snapshot = Snapshot(here.index, here.dataset, state, here.before, here.noise, control=kept)
-        evaluated = here.dataset, here.value, here.terms, here.velocity
-        yield Step(here.index, *evaluated, time.perf_counter() - begun, snapshot, here.after)
+        current = state.evaluated
+        snapshot = Snapshot(
+            current.index,
+            current.dataset,
+            state.integrator,
+            current.state_before,
+            current.generator_state,
+            control=state.control,
+        )
+        yield Step(**vars(current), seconds=time.perf_counter() - started, snapshot=snapshot)
         with torch.no_grad():
-            here, state, kept = control.advance(space, integrator, here, state, kept)
+            state = control.advance(field, integrator, state)
 
 
-def parts_of(
+def checked_parts(
     dynamics: Dynamics | None, integrator: Integrator | None
 ) -> tuple[Dynamics, Integrator]:
     """The dynamics and the integrator, checked; defaults for None."""
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler()
-    names = ("start", "parameters", "attach", "velocity", "move", "descends")
-    missing = [name for name in names if not hasattr(dynamics, name)]
-    if missing or isinstance(dynamics, type):
-        raise InputError(
-            "dynamics must say what moves",
-            f"{dynamics!r}, without {', '.join(missing)}" if missing else repr(dynamics),
-            "Pass ad.FeatureDriven(), or an object of a subclass of it.",
-        )
+    remedy = "Pass ad.FeatureDriven() or another dynamics, or an object of a subclass of one."
+    check_kind("dynamics must say what moves", dynamics, Dynamics, remedy)
     remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
     check_kind("an integrator must make steps", integrator, Integrator, remedy)
     return dynamics, integrator
 
 
-def _randomness(
+def _flow_generator(
     generator: torch.Generator | None, integrator: Integrator, start: Snapshot | None
 ) -> torch.Generator | None:
     """The generator of a flow: as in the snapshot; a new one, seeded from torch's, if noise needs it."""
     if start is not None and start.generator is not None:
-        # one of its own: that of the caller may be at work in another walk
+        # A new generator, since that of the caller may be in use in another flow.
         generator = torch.Generator("cpu" if generator is None else generator.device)
         generator.set_state(start.generator)
     elif generator is None and integrator.stochastic:
@@ -295,12 +304,12 @@ def _randomness(
 
 def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> None:
     """Refuse a checkpoint of another dynamics or integrator."""
-    fits = (dynamics.start(start.dataset).law is None) == (start.dataset.law is None)
-    other = None if fits else ("dynamics", dynamics)
-    if fits:
-        wanted = integrator.init(dynamics.parameters(start.dataset))
-        shapes = [{n: v.shape for n, v in each.items()} for each in (wanted, start.integrator)]
-        other = None if shapes[0] == shapes[1] else ("integrator", integrator)
-    if other is not None:
-        what = f"the checkpoint was taken with another {other[0]}"
-        raise InputError(what, type(other[1]).__name__, "Resume with the same one.")
+    mismatch = None
+    if (dynamics.start(start.dataset).law is None) != (start.dataset.law is None):
+        mismatch = "dynamics", dynamics
+    elif shapes(integrator.init(dynamics.parameters(start.dataset))) != shapes(start.integrator):
+        mismatch = "integrator", integrator
+    if mismatch is not None:
+        kind, part = mismatch
+        what = f"the checkpoint was taken with another {kind}"
+        raise InputError(what, type(part).__name__, "Resume with the same one.")

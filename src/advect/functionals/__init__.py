@@ -1,9 +1,6 @@
-"""Functionals of a labeled dataset: numbers to be decreased by a flow (paper, eqs. 8 to 11 and
-section 4).
-"""
+"""Functionals of a labeled dataset: numbers that a flow decreases (paper, eqs. 9 to 12 and section 4)."""
 
 from advect.functionals.base import Functional, Scaled, Sum
-from advect.functionals.class_measures import ClassDiscrepancy, ClassMMD, class_mmd
 from advect.functionals.interaction import Interaction, Radial, attraction, repulsion, spreading
 from advect.functionals.internal import Internal
 from advect.functionals.otdd import OTDD
@@ -12,8 +9,6 @@ from advect.functionals.sliced import SlicedDistance, SlicedOTDD, sliced_otdd
 
 __all__ = [
     "OTDD",
-    "ClassDiscrepancy",
-    "ClassMMD",
     "Functional",
     "Interaction",
     "Internal",
@@ -26,7 +21,6 @@ __all__ = [
     "affine_norm",
     "attraction",
     "ball",
-    "class_mmd",
     "collapse",
     "hinge",
     "norm",

@@ -1,4 +1,4 @@
-"""What a functional is, and their algebra: F + G, 0.1 * F (paper, eq. 11)."""
+"""The base class of functionals, and their algebra: F + G, 0.1 * F (paper, eq. 12)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 
-# What a functional remembers from one call to the next: a flat dictionary, which a checkpoint holds.
+# The state of a functional between two calls: a flat dictionary, which a checkpoint can hold.
 State = dict[str, Tensor]
 
 
@@ -20,27 +20,25 @@ def under(prefix: str, state: State) -> State:
     return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
 
 
-def met(state: State) -> bool:
-    """Whether all that was solved in the call that returned this state met its tolerance."""
+def converged(state: State) -> bool:
+    """Whether every solve of the call that returned this state met its tolerance."""
     return all(bool(v) for key, v in state.items() if key.rpartition(".")[2] == "converged")
 
 
 class Functional(Shown):
-    """A number F(ρ) for a dataset ρ, differentiable in its features (and laws); subclass and write
-    ``__call__``.
+    """A number F(ρ) for a dataset ρ, differentiable in its features (and laws).
 
-    One that remembers something from one step of a flow to the next (warm starts, a width fixed by
-    the first dataset, a count of random draws) writes ``begin`` and ``terms`` instead: the memory is
-    a flat dictionary of tensors, passed in and returned, never kept in the object. So evaluating a
-    functional changes nothing, two flows can share one, and a checkpoint holds all there is.
+    A subclass defines ``__call__``. A functional with a state (warm starts, a width fixed by the first
+    dataset, a count of random draws) defines ``begin`` and ``terms`` instead. The state is a flat
+    dictionary of tensors. It is passed in and returned, never stored in the object. Evaluating a
+    functional therefore changes nothing, two flows can share one, and a checkpoint is complete.
 
     Attributes:
-        name: how the term is called in results; by default the name of the class.
-        target: the dataset that a flow goes to, if there is one.
-        stochastic: whether values at the same dataset with other states differ at random; a flow
-            does not control its steps then.
-        curved: whether its curvature is that of a map of the features, a network's say, of which
-            nothing is known: a flow controls its steps then also where it otherwise would not.
+        name: name of the term in results; by default the name of the class.
+        target: the dataset that a flow approaches, if there is one.
+        stochastic: whether values depend on random draws; a flow then does not control its steps.
+        curved: whether features pass through a map of unknown curvature, such as a network; a flow
+            then controls its steps wherever that is possible.
 
     Example:
         >>> import torch, advect as ad
@@ -70,21 +68,18 @@ class Functional(Shown):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if (
-            cls.name == cls.__mro__[1].__name__
-        ):  # the name of a class, unless one of its own was given
+        # The name of the class, unless the class defines a name.
+        if cls.name == cls.__mro__[1].__name__:
             cls.name = cls.__name__
 
     @property
     def parts(self) -> tuple[Functional, ...]:
-        """What it is the sum of: itself, but for a ``Sum``."""
+        """The terms of a ``Sum``; otherwise the functional itself."""
         return (self,)
 
     @property
     def options(self) -> dict[str, Any]:
-        """How the distance to the target is computed, by name (``cost``, ``solver``), for
-        reports.
-        """
+        """Options of the distance to the target by name (``cost``, ``solver``), for reports."""
         return {}
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
@@ -95,16 +90,14 @@ class Functional(Shown):
         return sum(values[1:], start=values[0])
 
     def begin(self, rho: LabeledDataset) -> State:
-        """What is remembered before the first call of ``terms``, at the dataset that a flow starts
-        from.
-        """
+        """The state before the first call of ``terms``, at the dataset that a flow starts from."""
         return {}
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
-        """The value by named terms, which sum to F(ρ), and what to remember for the next call.
+        """The value by named terms, which sum to F(ρ), and the state for the next call.
 
-        In the returned state "converged" and "error" say, where something was solved, whether it
-        met its tolerance, and how far the value can be from the exact one."""
+        If something was solved, "converged" in the returned state says whether it met its tolerance,
+        and "error" bounds the distance of the value from the exact one."""
         return {self.name: self(rho)}, state
 
     def __add__(self, other: Functional) -> Sum:
@@ -193,15 +186,15 @@ class Sum(Functional):
 
     def begin(self, rho: LabeledDataset) -> State:
         states = [part.begin(rho) for part in self.functionals]
-        return {f"{k}.{key}": v for k, own in enumerate(states) for key, v in own.items()}
+        return {f"{k}.{key}": v for k, state in enumerate(states) for key, v in state.items()}
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         terms: dict[str, Tensor] = {}
         after: State = {}
         for k, part in enumerate(self.functionals):
-            found, own = part.terms(rho, under(f"{k}.", state) or part.begin(rho))
-            after |= {f"{k}.{key}": v for key, v in own.items()}
-            for name, value in found.items():
+            part_terms, part_state = part.terms(rho, under(f"{k}.", state) or part.begin(rho))
+            after |= {f"{k}.{key}": v for key, v in part_state.items()}
+            for name, value in part_terms.items():
                 numbered = (f"{name} ({n})" for n in range(2, len(terms) + 3))
                 terms[next(free for free in (name, *numbered) if free not in terms)] = value
         return terms, after

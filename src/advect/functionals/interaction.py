@@ -1,7 +1,6 @@
-"""Interaction energies W(ρ) = ½ ∬ W(z − z') dρ dρ (paper, eq. 10 and section 4), and ready-made
-ones.
+"""Interaction energies W(ρ) = ½ ∬ W(z − z') dρ dρ (paper, eq. 11 and section 4), and ready-made ones.
 
-Pairs are visited in blocks of rows, and each block's gradient is taken at once, so that memory does
+Pairs are visited in blocks of rows, and the gradient of each block is taken at once, so that memory does
 not grow with n²."""
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Interaction(Functional):
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
         require_labels(rho, "an interaction, which asks whether two labels are the same,")
-        # Only differences count, and a large common offset would drown them.
+        # Only differences count. Without a common centre, a large offset would cost digits.
         x = x - mass_centre(x, rho.weights)
         total = torch.zeros((), dtype=torch.float64, device=x.device)
         width = len(rho) * self._pairs.width(rho.dim)
@@ -95,14 +94,15 @@ class Interaction(Functional):
             gradient += right
         if not rho.x.requires_grad:
             return total
-        moving = (rho.x * gradient).sum()  # carries the gradient that the blocks have computed
-        return total + moving - moving.detach()
+        # ⟨x, g⟩ has the gradient g that the blocks have computed. Its value cancels.
+        carrier = (rho.x * gradient).sum()
+        return total + carrier - carrier.detach()
 
     def _block(
-        self, rho: LabeledDataset, x: Tensor, rows: Tensor, wanted: bool
+        self, rho: LabeledDataset, x: Tensor, rows: Tensor, needs_grad: bool
     ) -> tuple[Tensor, Tensor | float, Tensor | float]:
-        with torch.set_grad_enabled(wanted):
-            left, right = x[rows].requires_grad_(wanted), x.clone().requires_grad_(wanted)
+        with torch.set_grad_enabled(needs_grad):
+            left, right = x[rows].requires_grad_(needs_grad), x.clone().requires_grad_(needs_grad)
             same = rho.y[rows][:, None] == rho.y
             values = self._pairs.between(left, right, same)
             if values.shape != same.shape:
@@ -112,7 +112,7 @@ class Interaction(Functional):
                     "Sum over the last axis of dx.",
                 )
             value = 0.5 * (rho.weights[rows][:, None] * rho.weights * values).sum()
-            if not wanted or not value.requires_grad:
+            if not needs_grad or not value.requires_grad:
                 return value.detach(), 0.0, 0.0
             from_left, from_right = torch.autograd.grad(value, (left, right), allow_unused=True)
             return (
@@ -123,11 +123,10 @@ class Interaction(Functional):
 
 
 def repulsion(length: float = 1.0) -> Radial:
-    """W = exp(−‖x − x'‖ / length) for y ≠ y', 0 otherwise: different classes push each other away
-    (paper, section 4).
+    """W = exp(−‖x − x'‖ / length) for y ≠ y', 0 otherwise: different classes repel each other (paper, section 4).
 
     Args:
-        length: how far it is felt, in units of the features.
+        length: range of the repulsion, in units of the features.
 
     Example:
         >>> import math, advect as ad
@@ -140,8 +139,7 @@ def repulsion(length: float = 1.0) -> Radial:
 
 
 def spreading() -> Radial:
-    """W = −‖x − x'‖² for y ≠ y', 0 otherwise: classes fly apart at a growing pace (paper, appendix
-    D).
+    """W = −‖x − x'‖² for y ≠ y', 0 otherwise: classes separate with increasing speed (paper, appendix D).
 
     Example:
         >>> import advect as ad

@@ -1,5 +1,5 @@
 """Internal energies F(ρ) = ∫ f(ρ(x)) dx by the deterministic blob method (Carrillo, Craig and
-Patacchini 2019; paper, eq. 8).
+Patacchini 2019; paper, eq. 9).
 
 Particles have no density, so the energy is taken with the density smoothed by a Gaussian kernel φ
 of width h:
@@ -28,14 +28,14 @@ from advect.functionals.base import Functional, State
 class Internal(Functional):
     """∫ f(ρ) dx with f(r) = r log r for ``power`` 1 and r^m/(m − 1) for power m > 1.
 
-    Without a ``bandwidth``, the width is taken from the samples that a flow starts with, and passed
-    on in its state, so that a whole flow descends one functional. A single call takes it from its
-    own samples: to compare the values of several datasets, give a ``bandwidth``.
+    Without a ``bandwidth``, the width is estimated from the samples that a flow starts with and is part
+    of the state, so that a whole flow descends one functional. A single call estimates it from the
+    samples it is given: pass a ``bandwidth`` to compare the values of several datasets.
 
     Args:
         power: 1 for the entropy, whose flow is heat; m > 1 for the porous medium ∂_t ρ = Δ ρ^m.
         bandwidth: the kernel width h, in the units of the features; by default Silverman's rule for
-            the samples that a flow starts with. Small ones need many particles in each ball of
+            the samples that a flow starts with. A small width needs many particles in each ball of
             radius h.
         by_class: use the density of each class alone, as the density of z = (x, y).
 
@@ -70,16 +70,16 @@ class Internal(Functional):
         return {self.name: self._energy(rho, self.bandwidth or float(state["width"]))}, state
 
     def _energy(self, rho: LabeledDataset, width: float) -> Tensor:
-        mass = rho.weights.clamp_min(
-            torch.finfo(rho.x.dtype).tiny
-        )  # a logarithm of zero has no gradient
+        # A mass of zero would make the logarithm infinite and its gradient NaN.
+        mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)
         squares = squared_distances(rho.x, rho.x, (rho.weights, rho.weights))
         logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
         if self.by_class:
             require_labels(rho, "Internal(by_class=True)")
-            if rho.probabilities is not None:  # as far as two labels may be the same
-                shares = rho.probabilities.to(logs)
-                logs = logs + (shares @ shares.T).log()
+            if rho.probabilities is not None:
+                # The probability that two samples have the same label.
+                probabilities = rho.probabilities.to(logs)
+                logs = logs + (probabilities @ probabilities.T).log()
             else:
                 logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
         log_density = torch.logsumexp(logs, dim=1) - rho.dim / 2 * math.log(2 * math.pi * width**2)
@@ -89,12 +89,8 @@ class Internal(Functional):
 
     @staticmethod
     def _silverman(rho: LabeledDataset) -> float:
-        whole = estimate_gaussians(
-            rho.x.detach(),
-            torch.zeros(len(rho), dtype=torch.long, device=rho.x.device),
-            rho.weights,
-            1,
-        )
-        d, squares = rho.dim, float(rho.weights.square().sum())  # of equal weights, 1 / n
-        spread = math.sqrt(float(whole.covariance.traces()) / d)
-        return (spread or 1.0) * (4 * squares / (d + 2)) ** (1 / (d + 4))
+        one_class = torch.zeros(len(rho), dtype=torch.long, device=rho.x.device)
+        law = estimate_gaussians(rho.x.detach(), one_class, rho.weights, 1)
+        d, spread = rho.dim, math.sqrt(float(law.covariance.traces()) / rho.dim)
+        inverse_n = float(rho.weights.square().sum())  # 1 / n for equal weights
+        return (spread or 1.0) * (4 * inverse_n / (d + 2)) ** (1 / (d + 4))

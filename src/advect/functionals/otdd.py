@@ -1,5 +1,4 @@
-"""T_β(ρ) = ½ OTDD²(ρ, β): the debiased distance to a target dataset as a functional (paper, section
-4).
+"""T_β(ρ) = ½ OTDD²(ρ, β): the debiased distance to a target dataset as a functional (paper, section 4).
 
     T_β(ρ) = OT_c(ρ, β) − ½ OT_c(ρ, ρ) − ½ OT_c(β, β) ,     c(z, z') = ½(‖x − x'‖² + label_weight W₂²(α_y, α_y'))
 
@@ -30,30 +29,31 @@ from advect.transport.transport import Transport, check_dataset
 class OTDD(Functional):
     """The energy ½ OTDD² to a target dataset, with warm starts from one step of a flow to the next.
 
-    A relative epsilon is made a number at the first step, so that a whole flow descends one
-    functional. The target's problem with itself is solved once. The potentials of one step start
-    the next: that changes the work and not the result. All of this is in the state that ``terms``
-    takes and returns; a single call starts without. Costs are computed in the dtype of the data,
-    and in float64 from where that has not digits enough for the plan (a small epsilon) or for what
-    is left of the energy; "error" in the returned state bounds how far the value can be from it.
-    Likewise the tolerance of a ``Sinkhorn`` is made smaller where what it leaves open could be more
-    than a tenth of the energy: near the target a fixed one would show values and follow velocities
-    of its own error.
+    A relative epsilon becomes a number at the first step, so that a whole flow descends one
+    functional. The problem of the target with itself is solved once. The potentials of one step start
+    the next, which changes the work and not the result. The state that ``terms`` takes and returns
+    holds all of this; a single call starts without it.
+
+    Costs are computed in the dtype of the data. They are computed in float64 where that dtype has too
+    few digits for the plan (a small epsilon) or for the remaining energy. The tolerance of a
+    ``Sinkhorn`` decreases where its error could exceed a tenth of the energy: near the target, a
+    fixed tolerance would give values and velocities that are mostly error. "error" in the returned
+    state bounds the distance of the value from the exact energy.
 
     Args:
         target: the dataset to move toward.
         cost: the ground cost; by default full Gaussian label laws, label_weight 1, and
-            ``TargetValues`` for continuous targets. Label distances are taken anew at each step.
+            ``TargetValues`` for continuous targets. Label distances are recomputed at each step.
             ``GroundCost(label=NoLabels())`` is the feature-only comparison of the paper.
         solver: ``Sinkhorn(...)`` (default: epsilon 1 % of the mean cost, marginal error 1e-3),
-            ``ExactOT()``, or for many samples ``MiniBatch(...)``, with other draws at each step.
-        memory_limit: bytes, or a text like "2GiB", that a step may take beside the datasets; by
-            default half of what is free at that time (of a machine that several ranks share, each
-            its part). Where the matrices of a step do not fit, it works in blocks of rows.
+            ``ExactOT()``, or for many samples ``MiniBatch(...)``, with new draws at each step.
+        memory_limit: bytes, or a text like "2GiB", that a step may use in addition to the datasets;
+            by default half of the free memory, divided among the ranks of a machine. Matrices that do
+            not fit are computed in blocks of rows.
         group: the ranks of ``ad.distributed.group()``, for one flow on several processes or
             machines (docs/scaling.md). Every rank calls the functional with the same dataset, holds
             its rows of every matrix, and gets the same number with the whole gradient. The solver
-            is a ``Sinkhorn`` then. A checkpoint knows nothing of ranks.
+            must be a ``Sinkhorn``. Checkpoints do not depend on the ranks.
 
     Example:
         >>> import torch, advect as ad
@@ -101,10 +101,10 @@ class OTDD(Functional):
 
     def begin(self, rho: LabeledDataset) -> State:
         if self._by_default:
-            cost_for(None, rho, self.target)  # an error where only one has continuous targets
+            cost_for(None, rho, self.target)  # an error if only one has continuous targets
         return self.transport.begin(rho, self.target)
 
     def terms(self, rho: LabeledDataset, state: State) -> tuple[dict[str, Tensor], State]:
         """½ OTDD² as a float64 number, differentiable in features and laws."""
-        found, state = self.transport(rho, self.target, state)
-        return {self.name: found.loss}, state
+        divergence, state = self.transport(rho, self.target, state)
+        return {self.name: divergence.loss}, state

@@ -1,4 +1,4 @@
-"""Potential energies V(ρ) = ∫ V(z) dρ(z) (paper, eq. 9 and section 4), and ready-made potentials.
+"""Potential energies V(ρ) = ∫ V(z) dρ(z) (paper, eq. 10 and section 4), and ready-made potentials.
 
 A potential is a function v(x, y) of features (n, d) and class positions (n,) with one value for
 each sample."""
@@ -71,7 +71,7 @@ def affine_norm(
     Args:
         matrix: A (e, d), or (k, e, d) with one for each class.
         offset: b (e,), or (k, e) with one for each class; zero by default.
-        classes: class positions it acts on; the others feel nothing. All by default.
+        classes: class positions it acts on; V = 0 for the others. All by default.
 
     Example:
         >>> import advect as ad
@@ -89,19 +89,18 @@ def affine_norm(
         )
 
     def v(x: Tensor, y: Tensor) -> Tensor:
-        own_a, own_b = a.to(x), b.to(x)
+        a_x, b_x = a.to(x), b.to(x)
         if a.ndim == 3 or b.ndim == 2:
             _check_labeled("affine_norm with one matrix or offset for each class", y)
-        image = x @ own_a.T if a.ndim == 2 else torch.einsum("ned,nd->ne", own_a[y], x)
-        values = torch.linalg.vector_norm(image - (own_b if b.ndim == 1 else own_b[y]), dim=1)
+        image = x @ a_x.T if a.ndim == 2 else torch.einsum("ned,nd->ne", a_x[y], x)
+        values = torch.linalg.vector_norm(image - (b_x if b.ndim == 1 else b_x[y]), dim=1)
         return values if classes is None else values * _is_among(y, classes)
 
     return v
 
 
 def ball(centre: Any, radius: float) -> PotentialFunction:
-    """V = (‖x − x₀‖ − τ)₊: nothing inside the ball of radius τ around x₀, the distance to it
-    outside (paper, appendix D).
+    """V = (‖x − x₀‖ − τ)₊: the distance to the ball of radius τ around x₀ (paper, appendix D).
 
     Args:
         centre: x₀ (d,).
@@ -128,7 +127,7 @@ def hinge(
     Args:
         direction: w (d,).
         offset: b.
-        margin: how far beyond the plane classes are to be.
+        margin: distance from the plane that classes shall keep.
         positive: positions of the classes on one side.
 
     Example:

@@ -259,8 +259,6 @@ class Story:
 
 def _setup(result: FlowResult) -> dict[str, str]:
     """The settings of a flow as text."""
-    if result.functional is None:
-        return {}
     parts = {key: getattr(result, key) for key in ("dynamics", "integrator", "control")}
     options = {"ground cost" if k == "cost" else k: v for k, v in result.options.items()} | parts
     shown = {key: option_text(value) for key, value in options.items() if value is not None}

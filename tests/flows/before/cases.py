@@ -1,0 +1,76 @@
+"""The flows whose checkpoints are in this folder, written by version 0.2.0 after ``FIRST`` steps.
+
+``expected.json`` has what that version found when it went on from them.
+"""
+
+from pathlib import Path
+
+import torch
+
+import advect as ad
+
+HERE = Path(__file__).parent
+FIRST = 3
+
+
+def labeled(sizes, dim, seed, shift=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    x = torch.randn(len(y), dim, generator=generator, dtype=torch.float64)
+    return ad.LabeledDataset(x + 1.5 * y[:, None] + shift, y.tolist())
+
+
+def cases():
+    """Flows by name: source, functional, options."""
+    source, target = labeled([9, 8], 2, 1), labeled([10, 8], 2, 2, shift=2.0)
+    wide, far = labeled([9, 8], 3, 3), labeled([10, 8], 3, 4, shift=2.0)
+    near = source.replace(x=source.x + 1e-4).to(dtype=torch.float32)
+    sketch, lots = ad.GroundCost(feature=ad.Sketch(2)), ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)
+    batches = ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=8)
+    total = ad.OTDD(target, solver=lots) + 0.2 * ad.Potential(ad.norm()) + 0.1 * ad.Internal()
+    mixed = 0.5 * ad.SlicedOTDD(target, 20) + 2 * (
+        ad.Interaction(ad.repulsion()) + ad.OTDD(target, solver=lots)
+    )
+    return {
+        "fd": (source, ad.OTDD(target), {}),
+        "fd, smaller steps": (source, ad.OTDD(target), {"integrator": ad.Euler(3.0)}),
+        "fd, exact": (source, ad.OTDD(target, solver=ad.ExactOT()), {}),
+        "fd, exact labels": (
+            source,
+            ad.OTDD(target, cost=ad.GroundCost(label=ad.ExactLabelOT()), solver=lots),
+            {"integrator": ad.Momentum(0.05)},
+        ),
+        "jd-fl": (
+            source,
+            ad.OTDD(target),
+            {"dynamics": ad.JointFixedLabels(), "integrator": ad.Momentum(0.05)},
+        ),
+        "jd-vl": (
+            source,
+            ad.OTDD(target, solver=lots),
+            {"dynamics": ad.JointVariableLabels(), "integrator": ad.Adam(0.05)},
+        ),
+        "minibatch": (source, ad.OTDD(target, solver=batches), {"integrator": ad.Adagrad(0.1)}),
+        "sum": (source, total, {}),
+        "mixed": (source, mixed, {"integrator": ad.Euler(0.1)}),
+        "sliced": (source, ad.SlicedOTDD(target, 20), {"integrator": ad.Euler(0.3)}),
+        "sketch": (wide, ad.OTDD(far, cost=sketch, solver=lots), {}),
+        "near, in float32": (near, ad.OTDD(source.to(dtype=torch.float32)), {}),
+        "noise": (
+            source,
+            ad.Potential(ad.norm()),
+            {
+                "integrator": ad.EulerMaruyama(0.1, temperature=0.2),
+                "generator": torch.Generator().manual_seed(5),
+            },
+        ),
+    }
+
+
+def numbers(result):
+    """What is compared: the values after the checkpoint, and where the flow ended."""
+    return {"values": result.values[FIRST:], "x": result.dataset.x.double().tolist()}
+
+
+def file_of(name):
+    return HERE / f"{name.replace(', ', '-').replace(' ', '-')}.safetensors"
