@@ -86,7 +86,6 @@ BAD = [
     ["compare", A, B, "--report", "page.txt"],
     ["show", "run"],
     ["report", "run"],
-    ["doctor", "--quik"],
 ]
 
 
@@ -243,7 +242,6 @@ def test_flow_is_that_of_the_library(answer, cli):
     assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]
     shown = answer("show", "run")
     assert shown["value"] == found["value"] and shown["step"] == 4
-    assert shown["checkpoints"] == [0, 4]
     answer("report", "run", "-o", "page.html")
     answer("map", "fit", "run", "-o", "fitted", "--map", "nearest", "--map.k", 3)
     answer("map", "apply", "fitted", A + "&seed=5", "-o", "moved.csv")
@@ -308,12 +306,6 @@ def test_divergence_is_a_failure(answer):
     assert found["status"] == "diverged"
 
 
-def test_doctor(answer, cli, monkeypatch):
-    assert answer("doctor")["self_test"] == "passed"
-    monkeypatch.setattr("math.isclose", lambda *_, **__: False)
-    assert cli("doctor")[0] == 1
-
-
 def test_unexpected_errors_are_failures(cli, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("out of order")
@@ -346,7 +338,7 @@ def functions():
         "repurpose": ad.apps.repurpose,
         "flow": ad.flow,
     }
-    return [(one.run, public[one.name]) for one in COMMANDS if one.name in public]
+    return [(one.functions[one.name], public[one.name]) for one in COMMANDS if one.name in public]
 
 
 def test_options_have_the_defaults_of_the_functions():
@@ -366,8 +358,8 @@ def test_options_have_the_defaults_of_the_functions():
 def test_help_names_every_option():
     for command in COMMANDS:
         parts = [build_app()[command.name]]
-        if isinstance(command.run, dict):
-            parts = [parts[0][name] for name in command.run]
+        if command.has_subcommands:
+            parts = [parts[0][name] for name in command.functions]
         for part in parts:
             texts = [one.parameter.help for one in part.assemble_argument_collection()]
             assert all(text.endswith(".") for text in texts if text), command.name

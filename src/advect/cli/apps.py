@@ -112,7 +112,7 @@ def label(
     Example:
         advect label 'digits?n=1000' 'digits?n=50&balanced=true&seed=1' --relabel -o labels.csv
     """
-    with session(run, code=[embedding]) as running:
+    with session(run) as running:
         running.file("out", out, ".csv")
         running.file("labeled", labeled, *DATA_FILES)
         raw = running.load(pool)
@@ -186,13 +186,13 @@ def repurpose(
     Example:
         advect repurpose model.py:net mnist digits --max-samples 300 -o predictions.csv
     """
-    with session(run, code=[model]) as running:
+    with session(run) as running:
         import pandas as pd
 
         from advect._util.onnx import OnnxModel
 
         running.file("out", out, ".csv")
-        network = load_network(model, "the model", running.code)
+        network = load_network(model, "the model")
         network = OnnxModel(network, "the model") if isinstance(network, Path) else network
         moved, target, _ = running.pair(data, reference)
         result = ad.apps.repurpose(

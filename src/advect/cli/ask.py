@@ -54,7 +54,7 @@ def drift(
     Example:
         advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html
     """
-    with session(run, code=[embedding]) as running:
+    with session(run) as running:
         before, after = running.in_space(running.load(reference), running.load(window))
         result = ad.drift(
             before,
@@ -94,7 +94,7 @@ def compare(
     Example:
         advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
     """
-    with session(run, cost) as running:
+    with session(run) as running:
         running.file("out", out, ".csv", ".json")
         names = [name for name in (synthetic, real, held_out) if name is not None]
         sets = running.in_space(*map(running.load, names))
@@ -164,7 +164,7 @@ def audit(
     Example:
         advect audit 'digits?n=500' -o audit.csv --report audit.html
     """
-    with session(run, code=[embedding]) as running:
+    with session(run) as running:
         running.file("out", out, ".csv")
         running.file("cleaned", cleaned, *DATA_FILES)
         raw = [running.load(one) for one in (data, reference) if one is not None]

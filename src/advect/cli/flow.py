@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +16,18 @@ import advect as ad
 import advect.registry as registry
 from advect._util import defaults
 from advect._util.checks import refuse_if
+from advect._util.lock import Hold
 from advect.cli import rundir
-from advect.cli.code import Term, absolute, absolute_term, functional, is_code, load_object
-from advect.cli.options import OUTPUT, WRITE, Flag, FlowSettings, Out, Write
+from advect.cli.code import (
+    Term,
+    absolute,
+    absolute_term,
+    check_permitted,
+    functional,
+    is_code,
+    load_object,
+)
+from advect.cli.options import OUTPUT, WRITE, FlowSettings, Out, Write
 from advect.cli.session import (
     FAILED,
     INTERRUPTED,
@@ -33,7 +46,6 @@ if TYPE_CHECKING:
 
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Write report.html at the end.")]
 _SETTINGS = FlowSettings()
-_MAY_CHANGE = {"n_steps", "record_every", "checkpoint_every"}
 
 
 def flow(
@@ -42,9 +54,6 @@ def flow(
     *,
     out: Out,
     settings: Annotated[FlowSettings, Parameter(name="*")] = _SETTINGS,
-    resume: Annotated[
-        Flag, Parameter(group=OUTPUT, help="Continue the run if there is one.")
-    ] = False,
     report: Report = True,
     write: Write = WRITE,
 ) -> None:
@@ -58,25 +67,11 @@ def flow(
         advect flow digits mnist --max-samples 500 --n-steps 25 -o run
     """
     directory = out.expanduser()
-    with session(write, settings.cost, settings.space, code=_code(settings)) as running:
-        config = _absolute(source, target, settings)
-        with rundir.writing(directory):
-            if resume and rundir.has_checkpoint(directory):
-                rundir.check_plain_files(directory)
-                job = prepare(config, directory, running)
-                _check_unchanged(job, running)
-                return _continue(job, running, report)
-            # a run that was killed before its first checkpoint starts again
-            started = resume and (directory / "config.toml").exists()
-            remedy = f"Continue the run: advect resume {directory}. "
-            rundir.check_free(directory, write.overwrite or started, remedy=remedy)
-            job = prepare(config, directory, running)
-            with rundir.replacing(directory) as place:
-                result = _run(replace(job, directory=place), running, False)
-            from advect.io.trajectory import Trajectory
-
-            result = replace(result, trajectory=Trajectory.open(directory))
-            return _finish(job, result, running, report)
+    with session(write) as running, Hold(directory):
+        remedy = f"Continue the run: advect resume {directory}. "
+        rundir.check_free(directory, write.overwrite, remedy=remedy)
+        job = prepare(_absolute(source, target, settings), directory, running)
+        _finish(job, _run(job, running, resume=False), running, report)
 
 
 def resume(
@@ -91,11 +86,10 @@ def resume(
     Example:
         advect resume run --n-steps 200
     """
-    with session(write) as running, rundir.writing(run.expanduser()):
+    with session(write) as running, Hold(run.expanduser()):
         directory = rundir.open_run(run)
         config = rundir.RunConfig.read(directory)
-        for name in _code(config.settings):
-            running.code.check(name)
+        check_permitted(_code(config.settings), write.run_code)
         if n_steps is not None:
             config = replace(config, settings=replace(config.settings, n_steps=n_steps))
         _continue(prepare(config, directory, running), running, report)
@@ -123,10 +117,7 @@ class Job:
 
 
 def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
-    """Read the datasets and build the objects of a run; errors in the input are raised here.
-
-    Whoever chooses settings from the data changes ``config.settings`` between the two steps.
-    """
+    """Read the datasets and build the objects of a run; errors in the input are raised here."""
     what = "the run was written by advect 0.2"
     refuse_if(config.old, what, directory, "Run the flow again, or resume it with advect 0.2.")
     inputs = read_inputs(config, running)
@@ -178,7 +169,7 @@ def build_objects(
     cost = running.cost(settings.cost, *sets)
     solver = registry.make("solver", settings.solver or {}, tol=defaults.LOOK.tol)
     shared = {"cost": cost, "solver": solver, "memory_limit": settings.memory_limit}
-    energy = functional(settings.functional, inputs.source, inputs.targets, running.code, shared)
+    energy = functional(settings.functional, inputs.source, inputs.targets, shared)
     dynamics = registry.make("dynamics", settings.dynamics or {}, bounds=image_bounds(*sets))
     if "laws" in registry.parameters(type(dynamics)):
         dynamics = replace(dynamics, laws=dynamics.law_form(inputs.source.dim))
@@ -203,30 +194,42 @@ def image_bounds(*sets: ad.LabeledDataset) -> tuple[float, float] | None:
     return brightness_range(*((data.sample_shape, data.x) for data in sets))
 
 
-def _run(job: Job, running: Session, resume: bool) -> FlowResult:
+def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
+    """Run or continue the flow; SIGTERM, and SIGHUP of a closed terminal, stop it as Ctrl-C does."""
     import torch
 
-    from advect.cli.interrupt import Interruptible
-
     settings = job.config.settings
-    progress = None if running.output.quiet else ad.Progress(settings.n_steps, "flow")
-    callbacks = [*_callbacks(job, running), *([progress] if progress else [])]
-    with Interruptible() as interruptible:
-        try:
-            return ad.flow(
-                job.inputs.source,
-                **job.objects,
-                n_steps=settings.n_steps,
-                callbacks=[*callbacks, interruptible],
-                generator=torch.Generator().manual_seed(settings.seed),
-                resume=job.directory if resume else None,
-            )
-        finally:
-            if progress is not None:
-                progress.close()
+    callbacks = _callbacks(job)
+    if not running.output.quiet:
+        callbacks.append(ad.Progress(settings.n_steps, "flow"))
+    with _signals_as_interrupts():
+        return ad.flow(
+            job.inputs.source,
+            **job.objects,
+            n_steps=settings.n_steps,
+            callbacks=callbacks,
+            generator=torch.Generator().manual_seed(settings.seed),
+            resume=job.directory if resume else None,
+        )
 
 
-def _callbacks(job: Job, running: Session) -> list[Any]:
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+        numbers = {signal.Signals.__members__.get(name) for name in ("SIGTERM", "SIGHUP")}
+        for number in numbers - {None}:  # Windows has no SIGHUP
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                handlers[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _callbacks(job: Job) -> list[Any]:
     settings, directory = job.config.settings, job.directory
     callbacks: list[Any] = [
         _Describe(job),
@@ -235,7 +238,7 @@ def _callbacks(job: Job, running: Session) -> list[Any]:
         rundir.Curves(directory),
     ]
     for text in settings.metric:
-        measure = load_object(text, "a metric", running.code)
+        measure = load_object(text, "a metric")
         what = "a metric must be a function of a dataset"
         refuse_if(not callable(measure), what, type(measure).__name__, "Name a function.")
         name = text.rpartition(":")[2]
@@ -248,19 +251,25 @@ def _record_every(settings: FlowSettings) -> int:
 
 
 class _Describe:
-    """A callback: once the objective has a first value, write the files that describe the run."""
+    """A callback: remove an earlier run when the flow begins, and write the files that describe this one
+    once the objective has a first value.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job, self.done = job, False
+
+    def begin(self, source: ad.LabeledDataset, start: Any) -> None:
+        if start is None:
+            rundir.clear(self.job.directory)
 
     def __call__(self, step: Any) -> None:
         if self.done:
             return
         config, inputs, directory = self.job.config, self.job.inputs, self.job.directory
         (directory / "result.json").unlink(missing_ok=True)
-        config.write(directory)
         environment = rundir.environment(config.settings, inputs.digests)
         write_json(directory / "env.json", environment)
+        config.write(directory)
         if inputs.space is not None:
             write_json(directory / "space.json", inputs.space.to_dict())
         self.done = True
@@ -285,7 +294,7 @@ def _continue(job: Job, running: Session, report: bool) -> None:
     if env.get("torch") not in (None, str(torch.__version__)):
         versions = f"torch {env['torch']}; with {torch.__version__}"
         running.note(f"note: the run began with {versions} it may differ in the last bits")
-    _finish(job, _run(job, running, True), running, report)
+    _finish(job, _run(job, running, resume=True), running, report)
 
 
 def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> None:
@@ -350,19 +359,3 @@ def _code(settings: FlowSettings) -> list[str]:
     tables = {**(settings.cost or {}), **(settings.space or {})}
     names = [Term.parse(text).name for text in settings.functional]
     return [text for text in (*names, *settings.metric, *tables.values()) if is_code(text)]
-
-
-def _check_unchanged(job: Job, running: Session) -> None:
-    """``--resume`` continues the same run: only the number of steps may differ."""
-    before = rundir.RunConfig.read(job.directory)
-    if before.settings.functional == job.config.settings.functional:
-        before = prepare(before, job.directory, running).config  # with all defaults resolved
-    old, new = asdict(before), asdict(job.config)
-    old, new = old | old.pop("settings"), new | new.pop("settings")
-    for name in new.keys() - _MAY_CHANGE:
-        refuse_if(
-            old[name] != new[name],
-            f"the run in {job.directory} has another {name}",
-            f"{new[name]} instead of {old[name]}",
-            "Choose another directory, or pass --overwrite instead of --resume.",
-        )

@@ -12,9 +12,9 @@ from cyclopts import Parameter
 
 import advect as ad
 import advect.registry as registry
-from advect.cli.code import is_code
+from advect.cli.code import check_permitted, is_code
 from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
-from advect.cli.rundir import RunConfig, checkpoint_step, entry, open_run, read_json
+from advect.cli.rundir import RunConfig, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
 from advect.errors import DamageWarning, InputError
 
@@ -33,7 +33,7 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
     """
     from advect.io.logs import is_frame, is_metric, read_lines
 
-    with session(talk, light=True) as running:
+    with session(talk) as running:
         directory = open_run(run)
         config, ended = RunConfig.read(directory), _ended(directory)
         recorded = read_lines(directory / "frames.jsonl", is_frame)
@@ -41,7 +41,6 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
         log = read_lines(directory / "metrics.jsonl", is_metric)
         curve = [record for record in log if record["name"] == "flow"]
         last = curve[-1] if curve else {}
-        steps = [checkpoint_step(directory / f"checkpoint-{one}.safetensors") for one in "ab"]
         done = last.get("index", max(frames, default=0))
         status = ended.get("status", "running or killed")
         facts: dict[str, Any] = {
@@ -58,7 +57,6 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
             "terms": last.get("terms", {}),
             "seconds": last.get("seconds"),
             "frames": frames,
-            "checkpoints": sorted(step for step in steps if step is not None),
             "metrics": sorted({record["name"] for record in log} - {"flow"}),
         }
         if (directory / "report.html").is_file():
@@ -131,6 +129,7 @@ def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledD
             return None
         texts = config.settings.space or {}
         code = {name: text for name, text in texts.items() if is_code(text)}
+        check_permitted(code.values(), running.output.run_code)
         running.read = dataclasses.replace(config.settings, space=code)
         space = space_from(facts, path, **running.coders(), progress=running.progress)
         return space.apply(running.load(config.target), side="target")

@@ -46,7 +46,7 @@ def distance(
     Example:
         advect distance digits mnist --max-samples 300
     """
-    with session(run, cost) as running:
+    with session(run) as running:
         import torch
 
         a, b, _ = running.pair(source, target)
@@ -104,7 +104,7 @@ def matrix(
     """
     what = "pairs need two or more datasets"
     refuse_if(len(references) < 2, what, f"{len(references)} dataset", "Add references.")
-    with session(run, cost) as running:
+    with session(run) as running:
         directory = None if out is None else out.expanduser()
         if directory is not None and not (directory / "pairs").is_dir():
             refuse_if(

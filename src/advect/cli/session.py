@@ -22,7 +22,7 @@ from advect._util import query
 from advect._util.atomic import write_atomically
 from advect._util.checks import refuse_if
 from advect._util.result import Result, plain
-from advect.cli.code import Permission, load_network, load_object
+from advect.cli.code import CODE_IN_CONFIG, check_permitted, load_network, load_object
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
 
@@ -67,8 +67,8 @@ class Facts(Result):
 class Session:
     """What a command uses while it runs: how it reads data, the files that it writes, its output."""
 
-    def __init__(self, output: Output, code: Permission) -> None:
-        self.output, self.code = output, code
+    def __init__(self, output: Output) -> None:
+        self.output = output
         self.read = output if isinstance(output, Reading) else Reading()
         self.unconverged: list[str] = []
         self.files: dict[str, Path] = {}
@@ -131,7 +131,7 @@ class Session:
     def coders(self) -> dict[str, Any]:
         """The encoder and decoder of the feature space."""
         return {
-            name: load_network(text, f"the {name}", self.code)
+            name: load_network(text, f"the {name}")
             for name, text in (self.read.space or {}).items()
             if name in ("encoder", "decoder")
         }
@@ -175,7 +175,7 @@ class Session:
             texts["label"] = "values"
         if embedding is None:
             return registry.make("cost", texts)
-        function = load_object(embedding, "an embedding", self.code)
+        function = load_object(embedding, "an embedding")
         return registry.make("cost", texts, feature=ad.Embedding(function))
 
     def embedding(self, text: str) -> Any:
@@ -185,7 +185,7 @@ class Session:
         try:
             return query.typed(text, "int | float")
         except ValueError:
-            return load_network(text, "embedding", self.code)
+            return load_network(text, "embedding")
 
     def finish(
         self,
@@ -215,17 +215,10 @@ class Session:
 
 
 @contextmanager
-def session(
-    output: Output, *tables: Table, code: Iterable[str | None] = (), light: bool = False
-) -> Iterator[Session]:
-    """A session; code that ``tables`` or ``code`` name is refused here unless it is permitted.
-
-    ``light`` commands only read files and do not load torch.
-    """
-    named = [text for table in (*tables, output.space) for text in (table or {}).values()]
-    running = Session(output, Permission.given(output.run_code, [*named, *code]))
-    if not light:
-        _load_torch()
+def session(output: Output) -> Iterator[Session]:
+    """A session that shows each warning once; code of a configuration file needs permission."""
+    check_permitted(CODE_IN_CONFIG.get(), output.run_code)
+    running = Session(output)
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -242,17 +235,6 @@ def session(
         yield running
 
 
-def _load_torch() -> None:
-    """Import torch, with a line on the terminal because it takes seconds."""
-    shown = "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty()
-    if shown:
-        print("loading torch …", end="", file=sys.stderr, flush=True)
-    import torch as _torch  # noqa: F401
-
-    if shown:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
 def device(name: str) -> Any:
     """A device that is available."""
     import torch
@@ -262,7 +244,7 @@ def device(name: str) -> Any:
         torch.zeros(1, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         got = f"{name} ({str(error).splitlines()[0]})"
-        raise InputError("no such device", got, "Use cpu; see advect doctor.") from None
+        raise InputError("no such device", got, "Use cpu, for instance.") from None
     return place
 
 
