@@ -105,7 +105,7 @@ def place_of(page: Any, sample: int, frame: int = 0) -> tuple[float, float]:
     return tuple(
         page.evaluate(
             """([i, frame]) => {
-              const story = JSON.parse(document.getElementById("story").textContent).scenes[0];
+              const story = JSON.parse(document.getElementById("story").textContent);
               const bytes = Uint8Array.from(atob(story.points), (c) => c.charCodeAt(0)), at = new Int16Array(bytes.buffer);
               const stage = document.getElementById("particles"), box = stage.getBoundingClientRect();
               const [left, low, edge] = [40, 30, 12], [a, b] = story.extent, k = (frame * story.n + i) * 2;

@@ -110,8 +110,6 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
 
     ended, settings = _ended(directory), config.settings
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
-    digests = entry(read_json(directory / "env.json"), "digests", dict) or {}
-    fields["digests"] = {str(name): str(value) for name, value in digests.items()}
     if not (settings.cost or {}).get("embedding") and not config.old:
         fields["cost"] = running.cost(settings.cost)
         fields["solver"] = registry.make("solver", settings.solver or {})

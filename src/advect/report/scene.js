@@ -1,9 +1,7 @@
-// A flow on a canvas: its particles, images and samples at a time that others choose. What is pointed at, turned or
-// shown alone is in a state that the flows of a page share.
+// A flow on a canvas: its particles, images and samples at a time that the player chooses. What is pointed at, turned
+// or shown alone is in the state of the player.
 
-function scene(story, prefix, state, changed) {
-  const $ = (id) => find(prefix + id);
-
+function scene(story, state, changed) {
   const { n, dim, steps, classes, target } = story;
   const last = steps.length - 1;
   const points = unpack(story.points, Int16Array); // [frame][sample][axis]
@@ -82,7 +80,7 @@ function scene(story, prefix, state, changed) {
   }
   const radius = (width, height) => Math.round(20 * Math.min(4.6, Math.max(1.3, 0.13 * Math.sqrt((width * height) / n)))) / 20;
 
-  const stage = $("particles");
+  const stage = find("particles");
   let behind = null; // the target, drawn once for each size, theme, view and choice of class
   let spots = null; // where the particles are, for pointing at them
   function drawParticles() {
@@ -177,7 +175,7 @@ function scene(story, prefix, state, changed) {
   const cells = [];
   function buildGrid() {
     const rows = story.grid.rows;
-    $("grid").style.setProperty("--columns", story.grid.columns);
+    find("grid").style.setProperty("--columns", story.grid.columns);
     rows.forEach((i, k) => {
       const canvas = make("canvas"), button = make("button", { type: "button", tabIndex: k ? -1 : 0 }, canvas);
       button.setAttribute("aria-label", `Sample ${origin[i]}, class ${nameOf(codeOf(i, 0))}`);
@@ -187,8 +185,8 @@ function scene(story, prefix, state, changed) {
       button.addEventListener("click", () => pin(i));
       cells.push({ canvas, button, i });
     });
-    $("grid").append(...cells.map((cell) => cell.button));
-    $("grid").addEventListener("keydown", (event) => {
+    find("grid").append(...cells.map((cell) => cell.button));
+    find("grid").addEventListener("keydown", (event) => {
       const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -story.grid.columns, ArrowDown: story.grid.columns };
       const here = cells.findIndex((cell) => cell.button === document.activeElement), next = here + moves[event.key];
       if (here < 0 || !(event.key in moves)) return;
@@ -233,7 +231,7 @@ function scene(story, prefix, state, changed) {
     const i = chosen(), key = i === null ? "" : `${i} ${story.moving ? frameNow() : 0}`;
     if (key === shown) return;
     shown = key;
-    if (i === null) return $("details").replaceChildren();
+    if (i === null) return find("details").replaceChildren();
     const first = nameOf(codeOf(i, 0)), now = nameOf(codeOf(i, frameNow()));
     const head = make("p", {}, make("b", { text: `Sample ${origin[i]}` }), `, class ${first}${now === first ? "" : `, now ${now}`}`);
     const parts = [head];
@@ -250,7 +248,7 @@ function scene(story, prefix, state, changed) {
         list.append(thumb("target", position, label, `${Math.round(100 * share)} %`, `class ${own}`, `no. ${goal.origin[position]}`));
       }
     }
-    $("details").replaceChildren(...parts, list);
+    find("details").replaceChildren(...parts, list);
   }
   const rowOf = (i) => (i === null ? null : origin[i]);
   function point(i) {
@@ -290,8 +288,8 @@ function scene(story, prefix, state, changed) {
     stage.addEventListener("pointercancel", () => (drag = null));
     if (dim !== 3) return;
     stage.classList.add("turns");
-    $("turn").hidden = false;
-    $("turn").addEventListener("click", (event) => {
+    find("turn").hidden = false;
+    find("turn").addEventListener("click", (event) => {
       const [yaw, pitch] = (event.target.dataset.turn ?? "0,0").split(",").map(Number);
       turn(state.yaw + yaw, state.pitch + pitch);
     });
@@ -324,9 +322,9 @@ function scene(story, prefix, state, changed) {
         state.only = state.only === code ? null : code;
         changed(true);
       });
-      $("legend").append(button);
+      find("legend").append(button);
     });
-    if (goal && goal.points) $("legend").append(make("span", { className: "quiet", style: "padding: 4px 8px; display: inline-flex; gap: 5px; align-items: center" }, ...entry(NO_CLASS, `${story.names[1]} (hollow)`, true)));
+    if (goal && goal.points) find("legend").append(make("span", { className: "quiet", style: "padding: 4px 8px; display: inline-flex; gap: 5px; align-items: center" }, ...entry(NO_CLASS, `${story.names[1]} (hollow)`, true)));
   }
   const swatches = [];
 
@@ -340,7 +338,7 @@ function scene(story, prefix, state, changed) {
       button.addEventListener("click", () => state.go(frame));
       film.push({ frame, canvas, images, button });
     }
-    $("film").append(...film.map((moment) => moment.button));
+    find("film").append(...film.map((moment) => moment.button));
   }
   function drawFilm() {
     for (const { frame, canvas, images } of film) {
@@ -366,7 +364,7 @@ function scene(story, prefix, state, changed) {
     drawParticles();
     if (story.grid) drawGrid();
     drawDetails();
-    [...$("legend").querySelectorAll("button")].forEach((button, k) => button.setAttribute("aria-pressed", String(state.only === k)));
+    [...find("legend").querySelectorAll("button")].forEach((button, k) => button.setAttribute("aria-pressed", String(state.only === k)));
     film.forEach(({ frame, button }) => button.setAttribute("aria-current", String(frame === frameNow())));
   }
   function repaint() {
@@ -381,15 +379,8 @@ function scene(story, prefix, state, changed) {
       buildGrid();
     }
     buildLegend();
-    if ($("film")) buildFilm();
+    buildFilm();
     watchStage();
   }
-  // The time, in frames, at which the flow is at a step; before the first and after the last it stands still.
-  function timeAt(step) {
-    const next = steps.findIndex((other) => other >= step);
-    if (next < 0) return last;
-    if (next === 0 || steps[next] === step) return next;
-    return next - (steps[next] - step) / (steps[next] - steps[next - 1]);
-  }
-  return { story, start, draw, drawFilm, repaint, timeAt, colourOf, rows: origin };
+  return { start, draw, drawFilm, repaint, colourOf, rows: origin };
 }
