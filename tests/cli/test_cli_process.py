@@ -147,21 +147,28 @@ def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_
 
 
 SLOW = """
-import time
+import sys, time
 import advect as ad
+from advect.cli.app import main
 class Slow(ad.Functional):
+    def __init__(self, source):
+        self.source = source
     def __call__(self, rho):
         print("evaluating", flush=True)
         time.sleep(20)
-        return (rho.weights * rho.x.square().sum(1)).sum()
+        return (rho.weights * (rho.x - self.source.x).square().sum(1)).sum()
+ad.register("functional", "slow", Slow)
+sys.exit(main())
 """
 
 
 @pytest.mark.slow
-def test_ctrl_c_does_not_wait_for_the_functional(tmp_path):
+def test_a_script_registers_a_functional_and_ctrl_c_does_not_wait_for_it(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
-    process = start(["flow", A, "-f", "slow.py:Slow", "-o", "run"], tmp_path)
-    assert process.stdout.readline() == "evaluating\n"
+    words = [sys.executable, "slow.py", "flow", A, "-f", "slow", "-o", "run"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, cwd=tmp_path, **streams)
+    assert process.stdout is not None and process.stdout.readline() == "evaluating\n"
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)

@@ -33,9 +33,7 @@ def made(tmp_path_factory):
         patch.chdir(place)
         patch.setenv("ADVECT_CACHE", str(place / ".cache"))
         patch.setattr("os.fsync", lambda _: None)
-        Path("mine.py").write_text("def spread(rho):\n    return rho.x.std()\n")
-        words = "--n-steps 4 --record-every 1 --checkpoint-every 2 --metric mine.py:spread"
-        words += " --metric-every 1 --dynamics jd-fl --no-report -q"
+        words = "--n-steps 4 --record-every 1 --checkpoint-every 2 --dynamics jd-fl --no-report -q"
         assert main(["flow", A, B, "-o", "run", *words.split()]) == 0
         assert main(["map", "fit", "run", "-o", "map", "-q"]) == 0
     return place
@@ -56,7 +54,7 @@ def cli(*words):
 
 SHOW, RESUME = (
     cli("show", "run"),
-    cli("resume", "run", "--n-steps", "4", "--no-report", "--run-code"),
+    cli("resume", "run", "--n-steps", "4", "--no-report"),
 )
 REPORT = cli("report", "run", "-o", "page.html", "--overwrite")
 APPLY = cli("map", "apply", "map", A, "-o", "out.npz", "--overwrite")

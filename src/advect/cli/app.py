@@ -19,7 +19,6 @@ import advect
 import advect.registry as registry
 from advect._util.checks import refuse_if
 from advect.cli import apps, ask, data, flow, look, maps, measure
-from advect.cli.code import note_code
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
 from advect.errors import AdvectError, InputError
@@ -86,7 +85,7 @@ def build_app() -> App:
         help_format="plaintext",
         help_epilogue="COMMAND --help shows the options of a command, and COMMAND --help-all all of them.",
         version=advect.__version__,
-        config=(_from_file, note_code),
+        config=_from_file,
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )

@@ -11,11 +11,10 @@ from cyclopts import Parameter
 import advect as ad
 from advect._util import defaults
 from advect._util.atomic import atomic_directory, write_atomically
-from advect.cli.code import load_network
 from advect.cli.flow import image_bounds
 from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Embedding, Flag, Out, Pair
 from advect.cli.rundir import check_free
-from advect.cli.session import DATA_FILES, session, write_json
+from advect.cli.session import DATA_FILES, model_path, session, write_json
 
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write an HTML page.")]
 
@@ -176,7 +175,7 @@ def repurpose(
     The result is a table, .csv, with a predicted class for each sample.
 
     Args:
-        model: path.py:name (a torch module, an estimator or a function of samples) or path.onnx.
+        model: An ONNX file.
         reference: A labeled sample of what the model was trained on.
         data: What to classify; labeled, partly labeled or unlabeled.
         n_steps: Number of steps of the flow.
@@ -184,7 +183,7 @@ def repurpose(
         label_weight: Weight of labels in the cost of the flow.
 
     Example:
-        advect repurpose model.py:net mnist digits --max-samples 300 -o predictions.csv
+        advect repurpose model.onnx mnist digits --max-samples 300 -o predictions.csv
     """
     with session(run) as running:
         import pandas as pd
@@ -192,8 +191,7 @@ def repurpose(
         from advect._util.onnx import OnnxModel
 
         running.file("out", out, ".csv")
-        network = load_network(model, "the model")
-        network = OnnxModel(network, "the model") if isinstance(network, Path) else network
+        network = OnnxModel(model_path(model, "the model"), "the model")
         moved, target, _ = running.pair(data, reference)
         result = ad.apps.repurpose(
             network,

@@ -18,15 +18,6 @@ from advect._util import defaults
 from advect._util.checks import refuse_if
 from advect._util.lock import Hold
 from advect.cli import rundir
-from advect.cli.code import (
-    Term,
-    absolute,
-    absolute_term,
-    check_permitted,
-    functional,
-    is_code,
-    load_object,
-)
 from advect.cli.options import OUTPUT, WRITE, FlowSettings, Out, Write
 from advect.cli.session import (
     FAILED,
@@ -39,6 +30,7 @@ from advect.cli.session import (
     session,
     write_json,
 )
+from advect.cli.terms import Term, functional
 from advect.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +81,6 @@ def resume(
     with session(write) as running, Hold(run.expanduser()):
         directory = rundir.open_run(run)
         config = rundir.RunConfig.read(directory)
-        check_permitted(_code(config.settings), write.run_code)
         if n_steps is not None:
             config = replace(config, settings=replace(config.settings, n_steps=n_steps))
         _continue(prepare(config, directory, running), running, report)
@@ -181,9 +172,6 @@ def build_objects(
     if settings.stop:
         named["stop"] = registry.make("stop", settings.stop)
     resolved = {kind: rundir.as_table(kind, made) for kind, made in named.items()}
-    if settings.cost and "embedding" in settings.cost:
-        resolved["cost"]["embedding"] = settings.cost["embedding"]
-        resolved["cost"].pop("feature", None)
     return {"functional": energy, **objects}, resolved
 
 
@@ -237,12 +225,6 @@ def _callbacks(job: Job) -> list[Any]:
         ad.Checkpoint(directory, settings.checkpoint_every),
         rundir.Curves(directory),
     ]
-    for text in settings.metric:
-        measure = load_object(text, "a metric")
-        what = "a metric must be a function of a dataset"
-        refuse_if(not callable(measure), what, type(measure).__name__, "Name a function.")
-        name = text.rpartition(":")[2]
-        callbacks.append(ad.Metric(name, measure, settings.metric_every, directory=directory))
     return [*callbacks, *([registry.make("stop", settings.stop)] if settings.stop else [])]
 
 
@@ -338,24 +320,10 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
 
 def _absolute(source: str, target: str | None, settings: FlowSettings) -> rundir.RunConfig:
     """A configuration that does not depend on the current directory."""
-    tables = {"cost": dict(settings.cost or {}), "space": dict(settings.space or {})}
-    for table, key in (("cost", "embedding"), ("space", "encoder"), ("space", "decoder")):
-        if (text := tables[table].get(key)) is not None:
-            path = str(Path(text).expanduser().absolute())
-            tables[table][key] = absolute(text) if is_code(text) else path
-    settings = replace(
-        settings,
-        **{name: table or None for name, table in tables.items()},
-        functional=tuple(absolute_term(text) for text in settings.functional),
-        metric=tuple(absolute(text) for text in settings.metric),
-        record_every=settings.record_every or _record_every(settings),
-    )
+    space = dict(settings.space or {})
+    for key in space.keys() & {"encoder", "decoder"}:
+        space[key] = str(Path(space[key]).expanduser().absolute())
+    record_every = settings.record_every or _record_every(settings)
+    settings = replace(settings, space=space or None, record_every=record_every)
     target = None if target is None else absolute_reference(target)
     return rundir.RunConfig(absolute_reference(source), target, settings)
-
-
-def _code(settings: FlowSettings) -> list[str]:
-    """The objects in Python files that the settings name."""
-    tables = {**(settings.cost or {}), **(settings.space or {})}
-    names = [Term.parse(text).name for text in settings.functional]
-    return [text for text in (*names, *settings.metric, *tables.values()) if is_code(text)]

@@ -12,7 +12,6 @@ from cyclopts import Parameter
 
 import advect as ad
 import advect.registry as registry
-from advect.cli.code import check_permitted, is_code
 from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
 from advect.cli.rundir import RunConfig, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
@@ -110,7 +109,7 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
 
     ended, settings = _ended(directory), config.settings
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
-    if not (settings.cost or {}).get("embedding") and not config.old:
+    if not config.old:
         fields["cost"] = running.cost(settings.cost)
         fields["solver"] = registry.make("solver", settings.solver or {})
     return dataclasses.replace(Story.of_run(directory), diagnosis=ended["notes"], **fields)
@@ -125,11 +124,8 @@ def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledD
         facts = read_json(path)
         if config.target is None or not facts:
             return None
-        texts = config.settings.space or {}
-        code = {name: text for name, text in texts.items() if is_code(text)}
-        check_permitted(code.values(), running.output.run_code)
-        running.read = dataclasses.replace(config.settings, space=code)
-        space = space_from(facts, path, **running.coders(), progress=running.progress)
+        running.read = config.settings
+        space = space_from(facts, path, progress=running.progress)
         return space.apply(running.load(config.target), side="target")
     except InputError as error:
         running.note(f"note: without the target {config.target}: {error}")

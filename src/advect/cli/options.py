@@ -70,7 +70,7 @@ Embedding = Annotated[
     str,
     Parameter(
         help="Where distances are measured: auto, features, gradients (of images), standardized "
-        "(columns), a number of principal components, model.onnx or path.py:name."
+        "(columns), a number of principal components or model.onnx."
     ),
 ]
 Out = Annotated[Path, Parameter(alias="-o", group=OUTPUT, help="Where to write the result.")]
@@ -111,13 +111,11 @@ class FlowSettings(Reading):
     """All that a flow depends on besides its source and target.
 
     Args:
-        functional: A term of the objective, as in otdd, 0.1*norm, 'ball?centre=0,3&radius=2' or
-            path.py:Name. Repeat the option for a sum.
+        functional: A term of the objective, as in otdd, 0.1*norm or 'ball?centre=0,3&radius=2'.
+            Repeat the option for a sum.
         n_steps: Number of steps.
         record_every: Record a frame every this many steps. The default gives about 20 frames.
         checkpoint_every: Write a checkpoint every this many steps.
-        metric: A function path.py:name of the dataset, measured along the flow.
-        metric_every: Measure it every this many steps.
     """
 
     functional: Annotated[
@@ -135,8 +133,6 @@ class FlowSettings(Reading):
     memory_limit: MemoryLimit = None
     record_every: int | None = None
     checkpoint_every: Annotated[int, HIDDEN] = 10
-    metric: Annotated[tuple[str, ...], Parameter(negative=(), metavar="PATH.PY:NAME")] = ()
-    metric_every: Annotated[int, HIDDEN] = 10
 
 
 @dataclass(frozen=True)
@@ -150,7 +146,7 @@ class Output:
         quiet: Print neither progress nor notes.
     """
 
-    overwrite = strict = run_code = False  # fields of those that write
+    overwrite = strict = False  # fields of those that write
     space = report = None
 
     config: Annotated[Path | None, Parameter(alias="-c", metavar="FILE.toml", group=OUTPUT)] = None
@@ -166,12 +162,10 @@ class Writing(Output):
     Args:
         overwrite: Replace earlier results.
         strict: Exit with 3 if something did not converge.
-        run_code: Run Python files that a configuration file or a run names.
     """
 
     overwrite: Switch = False
     strict: Switch = False
-    run_code: Switch = False
 
 
 @dataclass(frozen=True)

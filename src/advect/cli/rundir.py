@@ -106,6 +106,8 @@ class RunConfig:
         old = "steps" in values
         if old:
             values["n_steps"] = values.pop("steps")
+        for name in ("metric", "metric_every"):  # options of advect 0.2
+            values.pop(name, None)
         for name in values.keys() & OBJECTS:
             values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
         if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():

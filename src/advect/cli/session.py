@@ -22,7 +22,6 @@ from advect._util import query
 from advect._util.atomic import write_atomically
 from advect._util.checks import refuse_if
 from advect._util.result import Result, plain
-from advect.cli.code import CODE_IN_CONFIG, check_permitted, load_network, load_object
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
 
@@ -131,7 +130,7 @@ class Session:
     def coders(self) -> dict[str, Any]:
         """The encoder and decoder of the feature space."""
         return {
-            name: load_network(text, f"the {name}")
+            name: model_path(text, f"the {name}")
             for name, text in (self.read.space or {}).items()
             if name in ("encoder", "decoder")
         }
@@ -170,13 +169,9 @@ class Session:
         from advect.data.dataset import has_classes
 
         texts: dict[str, Any] = dict(table or {})
-        embedding = texts.pop("embedding", None)
         if "label" not in texts and not all(map(has_classes, sets)):
             texts["label"] = "values"
-        if embedding is None:
-            return registry.make("cost", texts)
-        function = load_object(embedding, "an embedding")
-        return registry.make("cost", texts, feature=ad.Embedding(function))
+        return registry.make("cost", texts)
 
     def embedding(self, text: str) -> Any:
         """The ``embedding`` argument of the library."""
@@ -185,7 +180,7 @@ class Session:
         try:
             return query.typed(text, "int | float")
         except ValueError:
-            return load_network(text, "embedding")
+            return model_path(text, "embedding")
 
     def finish(
         self,
@@ -216,8 +211,7 @@ class Session:
 
 @contextmanager
 def session(output: Output) -> Iterator[Session]:
-    """A session that shows each warning once; code of a configuration file needs permission."""
-    check_permitted(CODE_IN_CONFIG.get(), output.run_code)
+    """A session that shows each warning once."""
     running = Session(output)
     seen: set[str] = set()
 
@@ -233,6 +227,14 @@ def session(output: Output) -> Iterator[Session]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         yield running
+
+
+def model_path(text: str, what: str) -> Path:
+    """The path of an ONNX model. The command line runs no Python files and unpickles nothing."""
+    path = Path(text).expanduser()
+    remedy = "Export the model with torch.onnx.export, or call the function in Python."
+    refuse_if(path.suffix.lower() != ".onnx", f"{what} must be an ONNX file", path, remedy)
+    return path
 
 
 def device(name: str) -> Any:

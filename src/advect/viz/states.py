@@ -39,8 +39,9 @@ class State:
     dataset: LabeledDataset
     step: int | None = None
 
-    def caption(self, default: str = "") -> str:
-        return default if self.step is None else f"step {self.step}"
+    @property
+    def caption(self) -> str:
+        return "" if self.step is None else f"step {self.step}"
 
 
 def states_of(
