@@ -10,7 +10,7 @@ from flow_cases import memberships
 import advect as ad
 from advect import testing
 from advect.data.laws import Diagonal, Factored, Full, Gaussians, bures
-from advect.testing.flows import small_pair
+from advect.testing.checks import small_pair
 
 SOURCE, TARGET = small_pair()
 ROOT = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

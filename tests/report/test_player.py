@@ -21,7 +21,6 @@ from advect.io.trajectory import Frame
 from advect.report import write_report
 from advect.report.frames import Story
 from advect.report.images import Shades
-from advect.report.scene import partners
 
 EVIL = "<script>alert(1)</script>"
 
@@ -100,7 +99,7 @@ def test_written_whole_or_not_at_all(result, tmp_path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
 
 
-def test_points_curves_and_partners_are_those_of_the_flow(result, target, tmp_path):
+def test_points_and_curves_are_those_of_the_flow(result, target, tmp_path):
     _, story, _ = page_of(result, tmp_path)
     half, centre = story["half"], np.array(story["centre"])
     points = numbers(story["points"], "<i2").reshape(5, 30, 2) / 32767 * half + centre
@@ -117,15 +116,6 @@ def test_points_curves_and_partners_are_those_of_the_flow(result, target, tmp_pa
     assert objective["series"][2]["y"] == pytest.approx(result.terms["0.1 Potential"])
     expected = [value for _, value in result.metrics["spread"]]
     assert spread["series"][0]["y"] == pytest.approx(expected)
-    # partners are the largest entries of the plan
-    costs = ad.GroundCost().between(result.dataset, target).matrix()
-    solver = ad.Sinkhorn(tol=1e-3)  # as the flow itself solves
-    plan = solver.solve(costs, result.dataset.weights, target.weights).plan()
-    shares = (plan / plan.sum(1, keepdim=True)).double().numpy()
-    found = numbers(story["partners"]["positions"], "<u2").reshape(30, 3)
-    assert np.array_equal(found[:, 0], shares.argmax(axis=1))
-    given = numbers(story["partners"]["shares"], "<u2").reshape(30, 3) / 10_000
-    assert np.abs(given - np.take_along_axis(shares, found.astype(int), axis=1)).max() < 1e-3
 
 
 def decoded(sprite: dict) -> np.ndarray:
@@ -173,7 +163,7 @@ def test_the_largest_page_stays_small(tmp_path):
         Frame(k, 60.0 - k, start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10))
         for k in range(60)
     ]
-    options = {"cost": ad.GroundCost(label=ad.NoLabels()), "solver": ad.Sinkhorn(tol=0.1)}
+    options = {"cost": ad.GroundCost(label=ad.NoLabels())}
     story = Story(frames, ad.LabeledDataset(1 - noise), **options)
     assert write_report(story, tmp_path / "report.html").stat().st_size < 3_000_000
 
@@ -214,15 +204,6 @@ def test_the_page_says_what_was_run(result, tmp_path):
     assert f"{distances.max():.3g}" in tags.text
 
 
-def test_coupled_samples_of_a_permutation_are_the_permutation():
-    data = gaussians(20)
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(3))
-    there = data.subset(order)
-    positions, shares = partners(data, there, ad.GroundCost(), ad.ExactOT(), [])
-    assert order[positions[:, 0]].tolist() == list(range(20))
-    assert np.allclose(shares[:, 0], 1)
-
-
 @pytest.mark.parametrize(
     ("dim", "words"),
     [(1, "Horizontal: feature"), (2, "feature 2"), (3, "The three features"), (9, "PC 1, ")],
@@ -253,7 +234,7 @@ def test_samples_without_labels_are_shown(tmp_path):
     result = short_flow(source, ad.OTDD(gaussians(20, 1), cost=cost), 2)
     _, story, tags = page_of(result, tmp_path)
     assert (numbers(story["codes"], "<u2") == 65535).sum() == 10
-    assert story["partners"] is not None and "no label" in tags.text
+    assert story["target"]["n"] == 20 and "no label" in tags.text
 
 
 def test_large_runs_are_thinned_and_the_page_says_so(tmp_path):

@@ -18,7 +18,7 @@ from cyclopts.argument import update_argument_collection
 import advect
 import advect.registry as registry
 from advect._util.checks import refuse_if
-from advect.cli import apps, ask, data, flow, look, maps, measure
+from advect.cli import ask, flow, look, measure, use
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
 from advect.errors import AdvectError, InputError
@@ -56,8 +56,8 @@ def _command(group: str, run: Callable[..., Any]) -> Command:
     return Command(run.__name__, group, _parts(run)["line"], {run.__name__: run})
 
 
-_DATA = {"info": data.info, "list": data.list_names, "convert": data.convert}
-_MAP = {"fit": maps.fit, "apply": maps.apply}
+_DATA = {"info": measure.info, "list": measure.list_names, "convert": measure.convert}
+_MAP = {"fit": use.fit, "apply": use.apply}
 GROUPS = ("Measure", "Ask", "Move", "Use", "Look", "More")
 COMMANDS = (
     Command("data", "Measure", "Describe, list and convert datasets.", _DATA),
@@ -65,7 +65,7 @@ COMMANDS = (
     *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.shares, ask.audit)),
     *(_command("Move", run) for run in (ask.suggest, flow.flow, flow.resume)),
     Command("map", "Use", "Fit a map on a flow or two datasets, and apply it.", _MAP),
-    *(_command("Use", run) for run in (apps.transfer, apps.label, apps.repurpose)),
+    *(_command("Use", run) for run in (use.transfer, use.label, use.repurpose)),
     *(_command("Look", run) for run in (look.show, look.report)),
 )
 
@@ -213,9 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         say(f"failed: {error.strerror or error}: {error.filename or 'writing'}.")
     except Exception as error:
-        if {"-v", "--verbose"} & set(tokens):
-            say(traceback.format_exc().rstrip())
-        say(f"failed: {type(error).__name__}: {error}. Run it again with -v to see the traceback.")
+        say(traceback.format_exc().rstrip())
+        say(f"failed: {type(error).__name__}: {error}")
     return FAILED
 
 

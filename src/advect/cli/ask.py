@@ -18,12 +18,14 @@ from advect.cli.options import (
     Ask,
     Cost,
     Embedding,
+    FlowSettings,
     MemoryLimit,
     Pair,
     Pairing,
     Reading,
     Solver,
 )
+from advect.cli.rundir import RunConfig, as_table
 from advect.cli.session import DATA_FILES, DRIFTED, Exit, absolute_reference, session, write_table
 
 Level = Annotated[float, Parameter(help="Probability of a false alarm.")]
@@ -201,22 +203,16 @@ def suggest(
         running.file("out", out, ".toml")
         a, b, _ = running.pair(source, target)
         result = ad.suggest(a, b, memory_limit=memory_limit)
-        ends = [absolute_reference(source), absolute_reference(target)]
-        config = _configuration(result, ends, run)
-        running.write("out", lambda path: write_atomically(path, config.encode()))
+        config = _configuration(result, source, target, run).to_toml().encode()
+        running.write("out", lambda path: write_atomically(path, config))
         running.finish(result)
 
 
-def _configuration(result: Any, ends: list[str], read: Pairing) -> str:
-    """TOML for ``advect flow -c``."""
-    import tomlkit
-
-    defaults = dataclasses.asdict(Reading())
-    table = {name: getattr(read, name) for name in defaults}
-    table = {name: value for name, value in table.items() if value != defaults[name]}
-    table |= {"source": ends[0], "target": ends[1], "n_steps": result.n_steps}
-    table["equal_mass"] = result.equal_mass or read.equal_mass
+def _configuration(result: Any, source: str, target: str, read: Pairing) -> RunConfig:
+    """What ``advect flow -c`` reads."""
+    fields = {field.name: getattr(read, field.name) for field in dataclasses.fields(Reading)}
+    fields["equal_mass"] = result.equal_mass or read.equal_mass
     for part in ("cost", "solver", "dynamics", "integrator"):
-        values = registry.describe(part, getattr(result, part))
-        table[part] = {name: value for name, value in values.items() if value is not None}
-    return tomlkit.dumps(table | ({"space": dict(read.space)} if read.space else {}))
+        fields[part] = as_table(part, getattr(result, part))
+    settings = FlowSettings(**fields, n_steps=result.n_steps, space=read.space)
+    return RunConfig(absolute_reference(source), absolute_reference(target), settings)

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 import advect as ad
 import advect.registry as registry
 from advect._util import defaults
+from advect._util.atomic import write_atomically
 from advect._util.checks import refuse_if
 from advect._util.lock import Hold
 from advect.cli import rundir
@@ -94,7 +95,6 @@ class Inputs:
     targets: dict[str, ad.LabeledDataset]  # by reference; that of the flow is ""
     space: ad.FeatureSpace | None
     digests: dict[str, str]
-    dtype: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +113,8 @@ def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     refuse_if(config.old, what, directory, "Run the flow again, or resume it with advect 0.2.")
     inputs = read_inputs(config, running)
     objects, resolved = build_objects(config.settings, inputs, running)
-    settings = replace(config.settings, **resolved, dtype=config.settings.dtype or inputs.dtype)
-    return Job(replace(config, settings=settings), directory, inputs, objects)
+    config = replace(config, settings=replace(config.settings, **resolved))
+    return Job(config, directory, inputs, objects)
 
 
 def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
@@ -135,18 +135,13 @@ def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
     refuse_if(not references and settings.space, what, "one", remedy)
     source = running.load(config.source)
     targets = {key: running.load(reference) for key, reference in references.items()}
-    dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *targets.values())}
-    raw, space, coders = (source, targets), None, {}
-    if targets:
-        space = running.space(source, next(iter(targets.values())))
-        source = space.apply(source)
-        targets = {key: space.apply(data, side="target") for key, data in targets.items()}
-        coders = space.digests()
-    # features of an encoder may differ in the last bits between machines, so its inputs count
-    first, others = raw if coders else (source, targets)
-    hashed = {"source": first} | {f"target {key}".strip(): data for key, data in others.items()}
-    digests = {name: digest(data) for name, data in hashed.items()} | coders
-    return Inputs(source, targets, space, digests, dtypes.pop() if len(dtypes) == 1 else None)
+    digests = {"source": digest(source)}
+    digests |= {f"target {key}".strip(): digest(data) for key, data in targets.items()}
+    if not targets:
+        return Inputs(source, targets, None, digests)
+    space = running.space(source, next(iter(targets.values())))
+    targets = {key: space.apply(data, side="target") for key, data in targets.items()}
+    return Inputs(space.apply(source), targets, space, digests | space.digests())
 
 
 def build_objects(
@@ -206,8 +201,8 @@ def _signals_as_interrupts() -> Iterator[None]:
     """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
     handlers = {}
     if threading.current_thread() is threading.main_thread():  # others cannot set handlers
-        numbers = {signal.Signals.__members__.get(name) for name in ("SIGTERM", "SIGHUP")}
-        for number in numbers - {None}:  # Windows has no SIGHUP
+        signals = signal.Signals.__members__
+        for number in (signals[name] for name in ("SIGTERM", "SIGHUP") if name in signals):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 handlers[number] = signal.signal(number, signal.default_int_handler)
     try:
@@ -251,7 +246,7 @@ class _Describe:
         (directory / "result.json").unlink(missing_ok=True)
         environment = rundir.environment(config.settings, inputs.digests)
         write_json(directory / "env.json", environment)
-        config.write(directory)
+        write_atomically(directory / "config.toml", config.to_toml().encode())
         if inputs.space is not None:
             write_json(directory / "space.json", inputs.space.to_dict())
         self.done = True

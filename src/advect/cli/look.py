@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import advect as ad
-import advect.registry as registry
 from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
 from advect.cli.rundir import RunConfig, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
@@ -111,7 +110,6 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
     if not config.old:
         fields["cost"] = running.cost(settings.cost)
-        fields["solver"] = registry.make("solver", settings.solver or {})
     return dataclasses.replace(Story.of_run(directory), diagnosis=ended["notes"], **fields)
 
 

@@ -142,7 +142,6 @@ class Output:
     Args:
         config: Read options from this TOML file. Variables ADVECT_… and options override it.
         json: Print the result as one JSON object.
-        verbose: Print more on stderr.
         quiet: Print neither progress nor notes.
     """
 
@@ -151,7 +150,6 @@ class Output:
 
     config: Annotated[Path | None, Parameter(alias="-c", metavar="FILE.toml", group=OUTPUT)] = None
     json: Switch = False
-    verbose: Annotated[Switch, Parameter(alias="-v")] = False
     quiet: Annotated[Switch, Parameter(alias="-q")] = False
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import advect as ad
 import advect.registry as registry
 from advect._util import query
-from advect._util.atomic import is_leftover, write_atomically
+from advect._util.atomic import is_leftover
 from advect._util.checks import refuse_if
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
@@ -78,8 +78,8 @@ class RunConfig:
     settings: FlowSettings
     old: bool = False  # written by advect 0.2 or earlier
 
-    def write(self, directory: Path) -> None:
-        """Write config.toml."""
+    def to_toml(self) -> str:
+        """The content of config.toml; None and empty tables are left out."""
         import tomlkit
 
         table = {"source": self.source, "target": self.target, **asdict(self.settings)}
@@ -87,7 +87,7 @@ class RunConfig:
             table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
         values = {name: value for name, value in table.items() if value not in (None, {})}
         ordered = dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS))
-        write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
+        return tomlkit.dumps(ordered)
 
     @classmethod
     def read(cls, directory: Path) -> RunConfig:

@@ -115,8 +115,6 @@ class Session:
         options = {k: v for k, v in options.items() if v is not None and k not in chosen}
         data = ad.datasets.load(reference, progress=self.progress, **options)
         data = data.to(device(read.device), read.dtype and getattr(torch, read.dtype))
-        if self.output.verbose:
-            say(f"{reference}: {data}")
         if not read.equal_mass:
             return data
         refuse_if(
@@ -143,8 +141,6 @@ class Session:
         if coders:
             options["progress"] = self.progress
         space = ad.FeatureSpace.fit(source, target, **options)
-        if self.output.verbose:
-            say(space.describe())
         return space
 
     def pair(

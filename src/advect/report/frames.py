@@ -21,8 +21,6 @@ from advect.flows.loop import FlowResult
 from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solver
 from advect.spaces.inputs import require
 from advect.viz.states import Curve, curves_of, names_of, others, some_rows, spread
 from advect.viz.theme import class_marks, style
@@ -46,8 +44,8 @@ def thinned(data: LabeledDataset, what: str, notes: list[str]) -> tuple[LabeledD
     rows = torch.tensor(some_rows(len(data), _MAX_SAMPLES))
     if len(data) > _MAX_SAMPLES:
         notes.append(
-            f"Of {what}, a random sample of {len(rows):,} of {len(data):,} is shown; couplings and "
-            "class distances are those of the sample."
+            f"Of {what}, a random sample of {len(rows):,} of {len(data):,} is shown; class distances "
+            "are those of the sample."
         )
     return _take(data, rows), rows
 
@@ -167,7 +165,7 @@ class Story:
         status, message, diagnosis: how the flow ended, and its notes.
         n_steps, seconds: by default the step of the last frame, and unknown.
         setup: what was run, by name.
-        cost, solver: how samples and classes are compared on the page.
+        cost: how classes are compared on the page.
         names: of source and target.
         title, config, command: texts of the page.
         pictures: how samples look that are features of images.
@@ -185,7 +183,6 @@ class Story:
     seconds: float | None = None
     setup: Mapping[str, str] = field(default_factory=dict)
     cost: GroundCost = field(default_factory=GroundCost)
-    solver: Solver = field(default_factory=Sinkhorn)
     names: tuple[str, str] = ("source", "target")
     title: str | None = None
     config: str | None = None
@@ -204,7 +201,6 @@ class Story:
     def of_result(cls, result: FlowResult) -> Story:
         """The story of a flow in memory."""
         objective, terms, metrics = curves_of(result)
-        compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
         return cls(
             result.trajectory,
             target=result.target,
@@ -217,7 +213,7 @@ class Story:
             n_steps=result.n_steps,
             seconds=result.seconds[-1],
             setup=_setup(result),
-            **compare,
+            cost=result.options.get("cost", GroundCost()),
         )
 
     @classmethod

@@ -1,26 +1,22 @@
-"""The content of a flow's page: points for the player, couplings, images, charts, tables and tiles.
+"""The content of a flow's page: points for the player, images, charts, tables and tiles.
 
 A page stays below 3 MB: beyond a limit, frames and samples are thinned."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from advect._util.result import Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
 from advect.data.conversions import target_facts, target_names
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.data.labels import label_confidence
-from advect.errors import ConvergenceWarning, InputError
-from advect.ot.solver import Solver
+from advect.errors import InputError
 from advect.report.frames import Curve, Frames, Story, codes_of, pack_integers, thinned
 from advect.report.images import Album
 from advect.transport.class_tables import class_distances, match_classes
@@ -31,7 +27,6 @@ from advect.viz.theme import DARK, LIGHT
 _FULL = 32767  # the largest 16-bit integer: half the side of the box
 _MAX_KNOTS = 500  # points of a curve
 _MAX_CLASSES = 30  # rows and columns of a readable table
-_PARTNERS = 3  # target samples shown for each sample
 
 
 def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
@@ -40,14 +35,13 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     frames = Frames(story, remarks)
     before, after = frames.before, frames.after
     whole = None if story.target is None else story.target.to("cpu")
-    target, rows, shown = None, torch.empty(0), [before, after]
-    if whole is not None:
-        target, rows = thinned(whole, "the target", remarks)
-        if target.dim == before.dim:
-            shown.append(target)
-        else:
-            sizes = f"{target.dim} features and the flow {before.dim}"
-            remarks.append(f"The target has {sizes}: it is not drawn.")
+    target = None if whole is None else thinned(whole, "the target", remarks)[0]
+    shown = [before, after]
+    if target is not None and target.dim == before.dim:
+        shown.append(target)
+    elif target is not None:
+        sizes = f"{target.dim} features and the flow {before.dim}"
+        remarks.append(f"The target has {sizes}: it is not drawn.")
     album = Album(before, after, target, story.pictures)
     view, how, axes = view_of(shown)
     clouds = []
@@ -55,8 +49,8 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         clouds.append(view(data))
         album.add(data)
     points = np.stack(clouds)  # (frames, n, dim)
-    target_points = view(target) if target is not None and len(shown) == 3 else points[0, :0]
-    every_point = np.concatenate([*points, target_points])
+    targets = [view(data) for data in shown[2:]]  # one or none
+    every_point = np.concatenate([*points, *targets])
     low, high = every_point.min(axis=0), every_point.max(axis=0)
     centre, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-12)
 
@@ -80,7 +74,6 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         **frames.packed(),
         "names": list(story.names),
         "target": None,
-        "partners": None,
         **album.packed(remarks),
         "charts": charts,
         "rose": charts[0]["rose"],
@@ -88,18 +81,11 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     }
     terms = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
     tables = [Table("Terms of the objective", ("term", "first", "last"), terms)] if terms else []
-    if target is not None:
-        player["target"] = {
-            "n": len(target),
-            "points": packed(target_points) if len(target_points) else None,
-            "codes": pack_integers(codes_of(target.labels, frames.names), "<u2"),
-            "own": pack_integers(target.y.numpy(), "<i2"),
-            "classes": [str(name) for name in target.classes],
-            "origin": pack_integers(rows.numpy(), "<u4"),
-        }
-        player["partners"] = _packed_partners(after, target, story, remarks)
-        if has_classes(before) and has_classes(target):
-            tables += class_tables(before, after, target, story.cost, remarks)
+    if target is not None and targets:
+        codes = pack_integers(codes_of(target.labels, frames.names), "<u2")
+        player["target"] = {"n": len(target), "points": packed(targets[0]), "codes": codes}
+    if target is not None and has_classes(before) and has_classes(target):
+        tables += class_tables(before, after, target, story.cost, remarks)
     page = _summary(story, frames, whole) | {
         "how": how,
         "remarks": remarks,
@@ -107,43 +93,6 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "pictured": album.how,
     }
     return page, player, tables
-
-
-def _packed_partners(
-    after: LabeledDataset, target: LabeledDataset, story: Story, remarks: list[str]
-) -> dict[str, Any] | None:
-    """The target samples that each sample is coupled to."""
-    try:
-        positions, shares = partners(after, target, story.cost, story.solver, remarks)
-    except InputError as error:
-        remarks.append(f"Samples are not coupled to the target: {error}")
-        return None
-    return {
-        "count": positions.shape[1],
-        "positions": pack_integers(positions, "<u2"),
-        "shares": pack_integers(np.rint(shares * 10_000), "<u2"),
-    }
-
-
-def partners(
-    rho: LabeledDataset,
-    target: LabeledDataset,
-    cost: GroundCost,
-    solver: Solver,
-    remarks: list[str],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and shares (n, k) of the largest entries of each row of the transport plan."""
-    dtype = solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solved = solver.solve(cost.between(rho, target).matrix(dtype), rho.weights, target.weights)
-    if not solved.converged:
-        error = f"its marginal error is {solved.marginal_error:.1e}"
-        remarks.append(f"The final coupling did not converge: {error}. Raise epsilon.")
-    plan = solved.plan().double()
-    shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-    top = shares.topk(min(_PARTNERS, shares.shape[1]), dim=1)
-    return top.indices.numpy(), top.values.numpy()
 
 
 def class_tables(
@@ -220,9 +169,8 @@ def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dic
 
 def _rises(story: Story, frames: Frames) -> list[int]:
     """The steps at which the objective rose by more than rounding."""
-    curve = _objective(story, frames)
+    curve, terms = _objective(story, frames), list(story.terms.values())
     sizes = [abs(value) for _, value in curve]
-    terms = list(story.terms.values())
     if terms and all(len(term) == len(curve) for term in terms):
         sizes = [sum(abs(value) for _, value in parts) for parts in zip(*terms, strict=True)]
     points = [(*at, size) for at, size in zip(curve, sizes, strict=True) if math.isfinite(at[1])]
@@ -286,17 +234,13 @@ def described(data: LabeledDataset, n: int) -> str:
     Example:
         >>> import advect as ad
         >>> described(ad.datasets.load("digits", n=20), 1797)
-        '1,797 samples of 8 × 8, 10 classes'
+        '1,797 samples of shape 8 × 8, classes: 10'
     """
-    shape = " × ".join(str(size) for size in data.sample_shape) or "1"
-    if len(data.sample_shape) < 2:
-        shape += " feature" if shape == "1" else " features"
-    if not has_classes(data):
-        return f"{n:,} samples of {shape}, target {', '.join(target_names(data))}"
-    k, soft = len(data.classes), ""
-    if data.has_soft_labels:
-        soft = f", soft labels (mean confidence {label_confidence(data).mean():.2f})"
-    return f"{n:,} samples of {shape}, {k} class{'es' if k != 1 else ''}{soft}"
+    shape = " × ".join(map(str, data.sample_shape))
+    labels = f"target {', '.join(target_names(data))}"
+    if has_classes(data):
+        labels = f"classes: {len(data.classes)}"
+    return f"{n:,} samples of shape {shape}, {labels}"
 
 
 def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | None]:
