@@ -74,18 +74,6 @@ def test_a_run_goes_on_with_its_encoder_and_no_other(here, capsys):
     assert "the encoder has changed since the run began" in said
 
 
-@pytest.mark.slow
-def test_a_moved_encoder_is_named_again(here, capsys):
-    cli(capsys, *RUN, *ONNX, "-q", "--no-report")
-    cli(capsys, "map", "fit", "run", "-o", "map", "--map", "nearest", "-q")
-    apply = ("map", "apply", "map", "a.npz", "-q", "-o")
-    cli(capsys, *apply, "carried.npz")
-    (here / "net.onnx").rename(here / "else.onnx")
-    assert "encoder" in cli(capsys, *apply, "more.npz", code=2).err
-    cli(capsys, *apply, "more.npz", "--space.encoder", "else.onnx")
-    assert torch.equal(ad.datasets.load("carried.npz").x, ad.datasets.load("more.npz").x)
-
-
 def test_transfer(here, capsys):
     few = ("transfer", "a.npz", "b.npz?n=6", "--n-steps", "2")
     said = cli(capsys, *few, "-o", "sets", *ONNX).err

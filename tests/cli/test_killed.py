@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-from advect import datasets, maps
+from advect import maps
 from advect._util import atomic as _atomic
 from advect.cli.app import main
 from advect.flows.snapshots import load_snapshot
@@ -32,7 +32,6 @@ def made(tmp_path_factory):
         assert main(["flow", A, B, "-o", "run", "--n-steps", "8", "--no-report", *SMALL]) == 0
         assert main(["flow", A, B, "-o", "whole", "--n-steps", "16", "--no-report", *SMALL]) == 0
         assert main(["map", "fit", "run", "-o", "map", "--map", "nearest", "-q"]) == 0
-        assert main(["data", "convert", A, "-o", "old.npz", "-q"]) == 0
         assert main(["report", "run", "-q"]) == 0
         shutil.copytree("map", "again")
     return place
@@ -105,12 +104,6 @@ def after_report(before):
     assert main(["report", "run", "-q"]) == 0
 
 
-def after_convert(before):
-    assert len(datasets.load("old.npz")) == 40  # the old one or the new one, whole
-    assert main(["data", "convert", B, "-o", "old.npz", "--overwrite", "-q"]) == 0
-    assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
-
-
 def after_fit(before):
     assert maps.load("again/map.safetensors") is not None
     assert json.loads(Path("again/space.json").read_text())
@@ -118,21 +111,14 @@ def after_fit(before):
     assert not [name for name in os.listdir() if name.endswith((".tmp", ".old"))]
 
 
-def after_apply(before):
-    assert len(datasets.load("old.npz")) == 40
-    assert main(["map", "apply", "map", A, "-o", "old.npz", "--overwrite", "-q"]) == 0
-
-
 CASES = {
     "flow": (["flow", A, B, "-o", "new", "--n-steps", "16", "--no-report", *SMALL], after_flow),
     "resume": (["resume", "run", "--n-steps", "16", "--no-report", "-q"], after_resume),
     "report": (["report", "run", "-q"], after_report),
-    "convert": (["data", "convert", B, "-o", "old.npz", "--overwrite", "-q"], after_convert),
     "fit": (
         ["map", "fit", "run", "-o", "again", "--map", "nearest", "--overwrite", "-q"],
         after_fit,
     ),
-    "apply": (["map", "apply", "map", A, "-o", "old.npz", "--overwrite", "-q"], after_apply),
 }
 
 

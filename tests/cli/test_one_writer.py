@@ -85,19 +85,6 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
 
 
 @pytest.mark.slow
-def test_two_flows_to_one_place_do_not_mix():
-    """What two processes did at the same time is one run, and one of them was refused."""
-    words = [*FLOW, "--n-steps", "30", "--record-every", "1"]
-    both = [
-        subprocess.Popen([*words, "--seed", str(seed)], stderr=subprocess.PIPE) for seed in (0, 1)
-    ]
-    said = [process.communicate()[1].decode() for process in both]
-    assert sorted(process.returncode for process in both) == [0, 2], said
-    assert any("another process" in text or "already" in text for text in said)
-    assert Trajectory.open("run").indices == list(range(31))
-
-
-@pytest.mark.slow
 def test_links_lead_to_the_same_lock(holder, capsys):
     Path("disk").mkdir()
     Path("link").symlink_to("disk/run", target_is_directory=True)
@@ -160,16 +147,6 @@ def test_in_another_thread_of_the_same_process():
     assert flow("run", resume="run").n_steps == 3  # and it is free again
 
 
-def test_a_flow_that_fails_lets_go(holder):
-    def fail(step):
-        raise OSError("full")
-
-    with pytest.raises(OSError, match="full"):
-        flow("run", fail)
-    assert not Path(".run.lock").exists()
-    holder("run")
-
-
 def test_places_without_locks_say_so(monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
@@ -177,11 +154,6 @@ def test_places_without_locks_say_so(monkeypatch):
     monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.warns(UserWarning, match="no locks"), Hold(Path("run")):
         assert os.listdir() == []
-
-
-def test_nothing_is_left_of_places_that_were_made_for_nothing(capsys):
-    assert run("flow", A, B, "-o", "a/b/run", "-f", "no-such-term") == 2
-    assert os.listdir() == []
 
 
 # Signals

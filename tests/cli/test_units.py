@@ -220,39 +220,6 @@ def test_without_its_space_a_run_has_no_units(run, capsys):
     assert not Path("no.csv").exists() and not Path("no").exists()
 
 
-@pytest.fixture
-def narrow(empty):
-    """A flow between tables that share some columns, of which the source has the whole number and
-    the truth value alone.
-    """
-    pets(12).drop(columns=["coat", "town"]).to_csv("a.csv", index=False)
-    pets(15, 30.0).drop(columns=["coat", "town", "indoors"]).to_csv("b.csv", index=False)
-    words = ["--space.columns", "common", "--n-steps", "2", "--no-report", "-o", "run"]
-    cli("flow", *(f"csv:{name}?label=kind" for name in ("a.csv", "b.csv")), *words)
-    return empty / "run"
-
-
-@pytest.mark.slow
-def test_columns_that_the_flow_never_saw_are_left_out(narrow, capsys):
-    assert main(["data", "convert", "run:run@0", "-o", "first.csv"]) == 0
-    assert "left out: indoors" in capsys.readouterr().err
-    first = pd.read_csv("first.csv")
-    assert list(first.columns) == ["weight", "age", "kind"]
-    assert first.age.tolist() == pets().age.tolist()
-    cli("map", "fit", "run", "-o", "map", "--map", "nearest")
-    assert main(["map", "apply", "map", "csv:a.csv?label=kind", "-o", "there.csv"]) == 0
-    assert "left out: indoors" in capsys.readouterr().err
-    assert "indoors" not in pd.read_csv("there.csv")
-
-
-@pytest.mark.slow
-def test_principal_components_are_said_to_be_less(empty):
-    words = ["--space.project", "3", "--n-steps", "1", "--no-report", "-o", "run"]
-    cli("flow", "digits?n=30", "digits?n=30&seed=1", *words)
-    with pytest.warns(UserWarning, match="approximations"):
-        ad.datasets.load("run:run@0")
-
-
 def test_spaces_around_labels_are_ignored(empty):
     Path("a.csv").write_text('x,label\n1,"a "\n2,a\n3, a\n4, b\n')
     assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}

@@ -42,24 +42,15 @@ FUNCTIONALS = {
     "OTDD, loose Sinkhorn near the target": lambda: ad.OTDD(
         SOURCE.replace(x=SOURCE.x + 0.01), solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-2)
     ),
-    "OTDD, float32": lambda: ad.OTDD(TARGET.to(dtype=torch.float32)),
     "OTDD, blocks": lambda: ad.OTDD(TARGET, solver=INNER, memory_limit=8000),
-    "OTDD, ExactOT": lambda: otdd(ad.ExactOT()),
     "OTDD, MiniBatch": lambda: otdd(ad.MiniBatch(INNER, size=6)),
-    "OTDD, MiniBatch of ExactOT": lambda: otdd(ad.MiniBatch(ad.ExactOT(), size=6)),
     "OTDD, exact labels": lambda: otdd(label=ad.ExactLabelOT()),
-    "OTDD, a sketch": lambda: otdd(feature=ad.Sketch(1)),
     "SlicedOTDD": lambda: ad.SlicedOTDD(TARGET, 8),
     "ClassMMD": lambda: ad.ClassMMD(TARGET, 8),
-    "ClassMMD, a width of its own": lambda: ad.ClassMMD(TARGET, 8, kernel="gaussian"),
-    "SlicedOTDD, moments": lambda: ad.SlicedOTDD(TARGET, 8, projection="moments"),
     "Potential": lambda: ad.Potential(ad.norm()),
     "Interaction": lambda: ad.Interaction(ad.repulsion()),
     "Internal": ad.Internal,
-    "Internal, porous": lambda: ad.Internal(2.0, by_class=True),
     "of one's own": Follow,
-    "scaled": lambda: 0.5 * otdd(),
-    "sum": lambda: otdd() + 0.1 * ad.Potential(ad.norm()) + 0.1 * ad.Internal(),
     "sums in sums": lambda: 2 * (0.5 * ad.SlicedOTDD(TARGET, 8) + otdd()) - 0.1 * Follow(),
 }
 STEEP = {"integrator": ad.Euler(1.9)}  # too long a step, which is made smaller where it rises

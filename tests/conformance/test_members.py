@@ -169,11 +169,6 @@ class Overwriting(ad.Functional):
         return {"x": (rho.weights * rho.x.square().sum(1)).sum()}, state
 
 
-class Listing(ad.Functional):
-    def __call__(self, rho):
-        return rho.x.square().sum(1)
-
-
 class Growing(ad.Functional):
     """A state that changes the value."""
 
@@ -200,14 +195,6 @@ class Numbers(ad.Functional):
 
     def terms(self, rho, state):
         return {"x": (rho.weights * rho.x.square().sum(1)).sum()}, {"calls": torch.ones(())}
-
-
-class Later(Numbers):
-    def begin(self, rho):
-        return {}
-
-    def terms(self, rho, state):
-        return super().terms(rho, state)[0], [("calls", 1.0)]
 
 
 class Tilted(ad.ExactOT):
@@ -270,11 +257,9 @@ BROKEN = [
     (testing.check_functional, Forgetful, "terms must add up|the same at each call"),
     (testing.check_functional, Detached, "the gradient must be that of the value"),
     (testing.check_functional, Overwriting, "return a new state"),
-    (testing.check_functional, Listing, "a single number"),
     (testing.check_functional, Growing, "not the value"),
     (testing.check_functional, Plain, "must be a tensor.*float"),
     (testing.check_functional, Numbers, r"flat dictionary.*'calls': 'float'.*begin\(rho\)"),
-    (testing.check_functional, Later, r"flat dictionary.*list of terms\(rho, state\)"),
     (a_cost, lambda: lambda x, y: torch.cdist(x, 2 * y).square(), "symmetric"),
     (a_cost, lambda: lambda x, y: torch.cdist(x, y).square() + 1, "nothing to itself"),
     (a_cost, lambda: lambda x, y: torch.cdist(x, y).detach().square(), "gradient"),

@@ -80,7 +80,7 @@ def compare(
     repeats: int = 20,
     level: Level = 0.05,
     cost: Cost = None,
-    out: Annotated[Path | None, _file("Write all numbers, .csv or .json.", ".csv")] = None,
+    out: Annotated[Path | None, _file("Write all numbers.", ".csv")] = None,
     run: Ask = ASK,
 ) -> None:
     """Compare generated samples with real ones, class by class.
@@ -97,7 +97,7 @@ def compare(
         advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
     """
     with session(run) as running:
-        running.file("out", out, ".csv", ".json")
+        running.file("out", out, ".csv")
         names = [name for name in (synthetic, real, held_out) if name is not None]
         sets = running.in_space(*map(running.load, names))
         result = ad.compare(
@@ -174,8 +174,10 @@ def audit(
         result = ad.audit(
             *sets, embedding=running.embedding(embedding), seed=run.seed, progress=running.progress
         )
-        known_data = raw[1] if len(raw) > 1 else None
-        result = dataclasses.replace(result, data=raw[0], reference=known_data)  # user's units
+        known_data = None if reference is None else raw[1]
+        result = dataclasses.replace(
+            result, data=raw[0], reference=known_data
+        )  # in the user's units
         clean = result.data.without(result.suspects)
         running.write("out", lambda path: write_table(path, result))
         running.write("cleaned", lambda path: clean.save(path, overwrite=run.overwrite))

@@ -19,7 +19,7 @@ from advect._util.atomic import write_atomically
 from advect._util.checks import refuse_if
 from advect._util.lock import Hold
 from advect.cli import rundir
-from advect.cli.options import OUTPUT, WRITE, FlowSettings, Out, Write
+from advect.cli.options import WRITE, FlowSettings, Out, Report, Write
 from advect.cli.session import (
     FAILED,
     INTERRUPTED,
@@ -37,7 +37,6 @@ from advect.errors import InputError
 if TYPE_CHECKING:
     from advect.flows.result import FlowResult
 
-Report = Annotated[bool, Parameter(group=OUTPUT, help="Write report.html at the end.")]
 _SETTINGS = FlowSettings()
 
 
@@ -216,15 +215,11 @@ def _callbacks(job: Job) -> list[Any]:
     settings, directory = job.config.settings, job.directory
     callbacks: list[Any] = [
         _Describe(job),
-        ad.Recorder(settings.record_every or _record_every(settings), directory),
+        ad.Recorder(settings.record_every or 1, directory),
         ad.Checkpoint(directory, settings.checkpoint_every),
         rundir.Curves(directory),
     ]
     return [*callbacks, *([registry.make("stop", settings.stop)] if settings.stop else [])]
-
-
-def _record_every(settings: FlowSettings) -> int:
-    return max(1, settings.n_steps // 20)
 
 
 class _Describe:
@@ -296,12 +291,8 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
         from advect.cli.look import write_page
         from advect.report import Story
 
-        try:
-            target = job.inputs.targets.get("")
-            page = write_page(Story.of_result(result), job.config, directory, target)
-        except Exception as error:  # the run itself is complete
-            why = f"{type(error).__name__}: {error}"
-            running.note(f"warning: no report was written ({why}); try advect report {directory}")
+        story = replace(Story.of_result(result), target=job.inputs.targets.get(""))
+        page = write_page(story, job.config, directory)
     if result.status == "rose":
         running.unconverged.append(result.message)
     running.finish(Facts(facts, facts.pop("notes")), report=page)
@@ -318,7 +309,7 @@ def _absolute(source: str, target: str | None, settings: FlowSettings) -> rundir
     space = dict(settings.space or {})
     for key in space.keys() & {"encoder", "decoder"}:
         space[key] = str(Path(space[key]).expanduser().absolute())
-    record_every = settings.record_every or _record_every(settings)
+    record_every = settings.record_every or max(1, settings.n_steps // 20)
     settings = replace(settings, space=space or None, record_every=record_every)
     target = None if target is None else absolute_reference(target)
     return rundir.RunConfig(absolute_reference(source), target, settings)

@@ -95,10 +95,9 @@ def report(
         directory = open_run(run)
         running.file("report", out)
         config = RunConfig.read(directory)
-        story, target = _story(config, directory, running), _target(config, directory, running)
-        running.write("report", lambda path: write_page(story, config, directory, target, path))
-        if out is None:
-            running.files["report"] = write_page(story, config, directory, target)
+        story = _story(config, directory, running)
+        path = running.files.setdefault("report", directory / "report.html")
+        write_page(story, config, directory, path)
         running.finish(Facts({"run": directory}))
 
 
@@ -108,9 +107,10 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
 
     ended, settings = _ended(directory), config.settings
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
+    fields |= {"diagnosis": ended["notes"], "target": _target(config, directory, running)}
     if not config.old:
         fields["cost"] = running.cost(settings.cost)
-    return dataclasses.replace(Story.of_run(directory), diagnosis=ended["notes"], **fields)
+    return dataclasses.replace(Story.of_run(directory), **fields)
 
 
 def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledDataset | None:
@@ -134,7 +134,6 @@ def write_page(
     story: Story,
     config: RunConfig,
     directory: Path,
-    target: ad.LabeledDataset | None,
     path: Path | None = None,
 ) -> Path:
     """Write the page of a run; by default report.html in its directory."""
@@ -144,7 +143,6 @@ def write_page(
     names = [*short_names([name for name in (config.source, config.target) if name]), "target"]
     story = dataclasses.replace(
         story,
-        target=target,
         names=(names[0], names[1]),
         config=read_text(directory / "config.toml"),
         command=f"advect flow -c {shlex.quote(str(directory / 'config.toml'))} -o again",

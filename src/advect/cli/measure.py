@@ -83,7 +83,6 @@ def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
 def _facts(data: Any) -> dict[str, Any]:
     from advect.data.conversions import target_facts
     from advect.data.dataset import has_classes
-    from advect.data.labels import label_confidence
 
     classes = has_classes(data)
     even = bool((data.weights - 1 / len(data)).abs().max() < 1e-12)
@@ -97,11 +96,10 @@ def _facts(data: Any) -> dict[str, Any]:
         "columns": None if data.columns is None else list(data.columns),
         "range": [float(data.x.min()), float(data.x.max())],
         "weights": "even" if even else "uneven",
+        "soft_labels": data.has_soft_labels,
     }
     if data.targets is not None:
         facts["targets"] = [f"{name}: {text}" for name, text in target_facts(data).items()]
-    if data.has_soft_labels:
-        facts["mean_confidence"] = float(label_confidence(data).mean())
     return facts
 
 

@@ -77,6 +77,7 @@ Out = Annotated[Path, Parameter(alias="-o", group=OUTPUT, help="Where to write t
 Page = Annotated[
     Path | None, Parameter(group=OUTPUT, metavar="FILE.html", help="Also write an HTML page.")
 ]
+Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write report.html.")]
 Units = Annotated[
     Literal["source", "target", "common"],
     Parameter(help="Units of the samples that are written; common is the space of the flow."),

@@ -252,11 +252,8 @@ def write_json(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def write_table(path: Path, result: Any) -> None:
-    """Write the table of a result as CSV, or the result as JSON."""
-    if path.suffix.lower() == ".json":
-        write_json(path, result.to_dict())
-    else:
-        write_atomically(path, result.to_pandas().to_csv(index=False).encode())
+    """Write the table of a result as CSV."""
+    write_atomically(path, result.to_pandas().to_csv(index=False).encode())
 
 
 def check_free_file(path: Path, overwrite: bool) -> None:

@@ -16,11 +16,21 @@ from advect._util import defaults
 from advect._util.atomic import atomic_directory, write_atomically
 from advect._util.checks import refuse_if
 from advect.cli.flow import image_bounds
-from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Embedding, Flag, Map, Out, Pair, Units
+from advect.cli.options import (
+    ASK,
+    OUTPUT,
+    PAIR,
+    Ask,
+    Embedding,
+    Flag,
+    Map,
+    Out,
+    Pair,
+    Report,
+    Units,
+)
 from advect.cli.rundir import check_free, open_run, read_json
 from advect.cli.session import DATA_FILES, Facts, Session, model_path, session, write_json
-
-Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write an HTML page.")]
 
 
 def fit(

@@ -191,9 +191,6 @@ class Story:
 
     def __post_init__(self) -> None:
         others(self.target)
-        usable = self.pictures is None or callable(self.pictures)
-        what, remedy = "pictures must be a function of a dataset", "Pass for example space.invert."
-        require(usable, what, "another object", remedy)
         remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
         require(len(self.trajectory), "a report needs recorded frames", "none", remedy)
 

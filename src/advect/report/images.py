@@ -53,10 +53,7 @@ class Album:
     """Collects the images of a flow, if its samples are images.
 
     Pixels are scaled by the range of the source and the target. ``pictures`` says how samples look
-    that are not images themselves.
-
-    Attributes:
-        how: where the images come from; empty if samples are images."""
+    that are not images themselves."""
 
     def __init__(
         self,
@@ -66,7 +63,6 @@ class Album:
         pictures: Callable[[LabeledDataset], LabeledDataset] | None = None,
     ) -> None:
         self._pictures = pictures if layout(before.sample_shape) is None else None
-        self.how = "" if self._pictures is None else "the image that the function pictures returns"
         before, after = self._look(before), self._look(after)
         looks = [before, *([] if target is None else [self._look(target)])]
         alike = [data.x for data in looks if data.sample_shape == before.sample_shape]

@@ -14,7 +14,7 @@ import numpy as np
 from advect._util.result import Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
-from advect.data.conversions import target_facts, target_names
+from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.errors import InputError
 from advect.report.frames import Curve, Frames, Story, codes_of, pack_integers, thinned
@@ -90,7 +90,7 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "how": how,
         "remarks": remarks,
         "images": player["grid"] is not None,
-        "pictured": album.how,
+        "pictured": story.pictures is not None,
     }
     return page, player, tables
 
@@ -198,14 +198,10 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
     title, samples = f"Flow of {source_name}", f"{frames.n_all:,}"
     classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
     settings = {source_name: described(frames.before, frames.n_all)}
-    sides = {source_name: frames.before, f"{source_name}, last": frames.after}
     if target is not None:
         title, samples = f"{source_name} → {target_name}", f"{samples} → {len(target):,}"
         settings[target_name] = described(target, len(target))
-        sides[target_name] = target
         classes += f" → {len(target.classes)}"
-    for side, data in sides.items():
-        settings |= {f"{name} of {side}": text for name, text in target_facts(data).items()}
     return {
         "title": story.title or title,
         "status": story.status,

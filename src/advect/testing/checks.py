@@ -120,15 +120,17 @@ def check_integrator(integrator: Integrator, *, n_steps: int = 20) -> None:
     bowl = Potential(lambda x, y: x.square().sum(1) / 2)
 
     def walk() -> torch.Tensor:
-        options = {"integrator": integrator, "generator": torch.Generator().manual_seed(0)}
-        return flow(source, bowl, n_steps=n_steps, **options).dataset.x
+        generator = torch.Generator().manual_seed(0)
+        return flow(
+            source, bowl, integrator=integrator, n_steps=n_steps, generator=generator
+        ).dataset.x
 
     first = walk()
     require(bool(torch.isfinite(first).all()), "a small bowl must not make a step infinite")
     require(torch.equal(first, walk()), "two flows from one seed must be the same, bit for bit")
     if not integrator.stochastic:
-        fell = bool(first.square().sum() < source.x.square().sum())
-        require(fell, f"{n_steps} steps must go down a bowl")
+        before, after = float(source.x.square().sum()), float(first.square().sum())
+        require(after < before, f"{n_steps} steps must go down a bowl", (before, after))
         steps = list(islice(iterate(source, bowl, integrator=integrator), 5))
         later = iterate(source, bowl, integrator=integrator, start=steps[2].snapshot)
         again = [step.dataset.x for step in islice(later, 3)]
@@ -163,8 +165,8 @@ def check_map(fresh: Map) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = fitted.save(Path(folder, "map.safetensors"))
         again = type(fitted).load(path)
-    same = torch.equal(again.transform(source.x), moved)
-    require(same, "a saved map must give the same, bit for bit")
+    moved_again = again.transform(source.x)
+    require(torch.equal(moved_again, moved), "a saved map must give the same, bit for bit")
 
 
 def check_solver(solver: Solver, *, tol: float = 1e-3) -> None:
