@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -101,16 +100,6 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert Trajectory.open("disk/run").indices[-1] == 4
 
 
-def flow(directory, callback=None, **options):
-    data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
-    watch = [
-        ad.Recorder(directory=directory),
-        ad.Checkpoint(directory),
-        *([callback] if callback else []),
-    ]
-    return ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=watch, **options)
-
-
 def test_from_python_too(holder):
     process = holder("run")
     for watch in (
@@ -126,25 +115,6 @@ def test_from_python_too(holder):
                 callbacks=[watch],
             )
     assert not Path("run").exists()
-
-
-def test_in_another_thread_of_the_same_process():
-    refused = []
-
-    def second():
-        with pytest.raises(ad.InputError) as caught:
-            flow("run")
-        refused.append(caught)
-
-    def again(step):
-        if step.index == 1:
-            thread = threading.Thread(target=second)
-            thread.start()
-            thread.join()
-
-    assert flow("run", again).status == "completed"
-    assert len(refused) == 1
-    assert flow("run", resume="run").n_steps == 3  # and it is free again
 
 
 def test_places_without_locks_say_so(monkeypatch):

@@ -15,7 +15,6 @@ import advect as ad
 from advect.cli.app import main
 from advect.cli.rundir import read_json
 from advect.data.store import read_tensors, write_tensors
-from advect.errors import DamageWarning
 from advect.flows.snapshots import load_snapshot
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
@@ -233,17 +232,6 @@ def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
     assert f"skipped: line {line}" in said.err
     if path.name == "frames.jsonl":
         assert "0, 1, 3, 4\n" in said.out
-
-
-def test_a_frame_that_a_crash_left_is_not_taken_for_one(place):
-    """A file without a sound line in the log is no frame."""
-    log, last = Path("run/frames.jsonl"), Path("run/frames/000004.safetensors")
-    tensors, facts = read_tensors(last)
-    write_tensors(Path("run/frames/000005.safetensors"), tensors, {**facts, "index": 5})
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(lines[:-1]) + b"x" + lines[-1])
-    with pytest.warns(DamageWarning, match="line 5"):
-        assert ad.Trajectory.open("run").indices == [0, 1, 2, 3]
 
 
 def test_a_damaged_frame_costs_itself(capsys):

@@ -218,8 +218,3 @@ def test_without_its_space_a_run_has_no_units(run, capsys):
     reference = "csv:a.csv?label=kind&categorical=onehot"
     assert main(["map", "apply", "map", reference, "-o", "no.csv", "-q"]) == 2
     assert not Path("no.csv").exists() and not Path("no").exists()
-
-
-def test_spaces_around_labels_are_ignored(empty):
-    Path("a.csv").write_text('x,label\n1,"a "\n2,a\n3, a\n4, b\n')
-    assert ad.datasets.load("a.csv").counts == {"a": 3, "b": 1}

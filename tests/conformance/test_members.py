@@ -1,6 +1,7 @@
 """Every member of a family passes the check of its family, and what breaks a promise does not."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -71,6 +72,25 @@ MAPS = (
 @pytest.mark.parametrize("name", one_of_each(FUNCTIONALS))
 def test_functionals(name):
     testing.check_functional(FUNCTIONALS[name], SOURCE, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", one_of_each(FUNCTIONALS))
+def test_looking_changes_nothing(name):
+    """A flow goes the same way, bit for bit, if its functional is evaluated elsewhere between the steps
+    and moves another dataset at the same time.
+    """
+    functional, integrator = FUNCTIONALS[name], ad.Euler(0.1)
+    alone = list(islice(ad.iterate(SOURCE, functional, integrator=integrator), 3))
+    starts = (SOURCE, SOURCE.replace(x=SOURCE.x - 2))
+    walks = [ad.iterate(start, functional, integrator=integrator) for start in starts]
+    for expected in alone:
+        step, other = map(next, walks)
+        assert torch.equal(step.dataset.x, expected.dataset.x) and step.terms == expected.terms
+        moving = step.dataset.replace(x=step.dataset.x.clone().requires_grad_() + 0.1)
+        functional(moving).backward()
+        functional.terms(moving, step.state)
+        functional.terms(other.dataset, functional.begin(other.dataset))
 
 
 @pytest.mark.parametrize("name", COSTS)
