@@ -59,6 +59,7 @@ def flow(
         advect flow digits mnist --max-samples 500 --n-steps 25 -o run
     """
     directory = out.expanduser()
+    directory = directory.resolve() if directory.is_symlink() else directory
     with session(write) as running, Hold(directory):
         remedy = f"Continue the run: advect resume {directory}. "
         rundir.check_free(directory, write.overwrite, remedy=remedy)

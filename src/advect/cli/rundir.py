@@ -18,7 +18,6 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -102,6 +101,8 @@ class RunConfig:
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunConfig:
         """The content of config.toml; ``ValueError`` for wrong types and unknown names."""
+        from pydantic import TypeAdapter
+
         ends = {name: values.pop(name, None) for name in ("source", "target")}
         old = "steps" in values
         if old:
@@ -112,14 +113,7 @@ class RunConfig:
             values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
         if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():
             raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
-        return _adapter().validate_python({**ends, "settings": values, "old": old})
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunConfig)
+        return TypeAdapter(cls).validate_python({**ends, "settings": values, "old": old})
 
 
 def as_table(kind: str, made: Any) -> dict[str, str]:
