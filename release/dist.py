@@ -1,7 +1,7 @@
 """Build what is released and try it as a stranger would: ``make dist``.
 
 Wheel and source archive are built and checked, the wheel goes into an environment of its own in an
-empty folder, and ``advect doctor`` and a flow run there. The first thing that fails ends it.
+empty folder, and ``advect data list`` and a flow run there. The first thing that fails ends it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def try_it(wheel: Path) -> None:
         work.mkdir()
         home = {"ADVECT_CACHE": str(place / "cache")}
         run(advect, "--version", cwd=work, **home)
-        run(advect, "doctor", cwd=work, **home)
+        run(advect, "data", "list", cwd=work, **home)
         flow = ("flow", "toy:gaussians?n=60", "toy:moons?n=60", "--n-steps", "5", "-o", "run")
         run(advect, *flow, cwd=work, **home)
         run(advect, "report", "run", cwd=work, **home)

@@ -6,14 +6,9 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -106,34 +101,3 @@ def test_examples_of_the_helpers(monkeypatch):
     for name in ("evidence", "tables"):
         outcome = doctest.testmod(importlib.import_module(name))
         assert outcome.attempted and not outcome.failed
-
-
-SLEEPER = """
-import time
-NAME = "toy"
-
-def cells():
-    return {f"draw {seed}": {"seed": seed} for seed in range(4)}
-
-def run(seed):
-    time.sleep(0 if seed < 2 else 60)
-    return {"seed": seed}
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_run_keeps_what_it_had_and_its_processes_end(tmp_path):
-    (tmp_path / "toy_experiment.py").write_text(SLEEPER)
-    places = ["--folder", str(tmp_path), "--results", str(tmp_path / "results")]
-    command = [sys.executable, str(FOLDER / "run.py"), "toy", "--jobs", "2", *places]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        for _ in range(3):
-            running.stdout.readline()
-        children = psutil.Process(running.pid).children(recursive=True)
-        os.kill(running.pid, signal.SIGKILL)
-    assert set(stored(tmp_path)["cells"]) == {"draw 0", "draw 1"}
-    deadline = time.monotonic() + 15
-    while any(child.is_running() for child in children) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not any(child.is_running() for child in children)

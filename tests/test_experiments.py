@@ -104,13 +104,6 @@ SMALL |= {"NEURAL_RESTARTS": 1, "COMPONENTS": 5, "ADDED": 40, "SOURCE_SAMPLES": 
 SMALL |= {"FLOW_SAMPLES": 60, "FLOW_STEPS": 2, "UPDATES": 3, "UPDATES_TO_CHOOSE": 2}
 
 
-def small(module, monkeypatch, **settings):
-    """The module with other settings."""
-    for name, value in settings.items():
-        monkeypatch.setattr(module, name, value)
-    return module
-
-
 @needs_data
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -131,54 +124,3 @@ def test_cells_run(name, evidence, monkeypatch, few_images):
         cached.cache_clear()
     assert all(0 <= accuracy <= 1 for accuracy in found["accuracies"].values())
     assert set(found["accuracies"]) == set(getattr(module, "COLUMNS", found["accuracies"]))
-
-
-@pytest.mark.slow
-def test_descent_runs(evidence, monkeypatch):
-    module = small(evidence.load("descent"), monkeypatch, SAMPLES=30, STEPS=4)
-    found = module.run("class shares differ")
-    assert found["after"]["last"] < found["after"]["first"] and found["after"]["rises"] == 0
-
-
-@needs_data
-@pytest.mark.slow
-def test_nearest_runs(evidence, monkeypatch):
-    settings = {"HALVES": ("mnist",), "TURNED": ("usps",), "NOISED": ("camelyon",), "SAMPLES": 12}
-    module = small(evidence.load("nearest"), monkeypatch, **settings)
-    monkeypatch.setattr(module, "DATASETS", ("mnist", "usps", "camelyon"))
-    found, best = (module.run(0, part=part) for part in ("thirty sets", "reranked"))
-    truth = module.matrix(found["exact"])
-    assert found["scores"]["exact OTDD"]["recall@1"] == 1 and truth.shape == (9, 9)
-    # ten are put in order by exact distances, which is all of them
-    assert [row[0] for row in best["found"]] == module.nearest(truth)[:, 0].tolist()
-
-
-@needs_data
-@pytest.mark.slow
-def test_sliced_runs(evidence, monkeypatch):
-    settings = {"SAMPLES": 30, "SIZES": (20, 30), "LINES": 60, "KEPT": 200, "SIDE": 8}
-    module = small(evidence.load("sliced"), monkeypatch, **settings)
-    for part, name in (("pairs", ""), ("splits", "mnist")):
-        found = module.run(part, 0, name)["values"]
-        assert max(a / b for a, b in zip(found["gaussian"], found["OTDD"], strict=True)) < 1.3
-
-
-def test_regression_runs(evidence, monkeypatch):
-    module = small(evidence.load("regression"), monkeypatch, SOURCES=40, STEPS=2)
-    module.drawn.cache_clear()
-    found = module.run(7, 10, "wine, monotone", "ridge")["accuracies"]
-    assert set(found) == set(module.COLUMNS) and all(value <= 1 for value in found.values())
-    _, few, test = module.drawn("wine, monotone", 10, 7)
-    rows = {tuple(row) for row in few.x.tolist()}
-    assert len(few) == 10 and not rows & {tuple(row) for row in test.x.tolist()}
-    module.drawn.cache_clear()
-
-
-@needs_data
-@pytest.mark.slow
-def test_by_name_runs(evidence, monkeypatch):
-    module = evidence.load("by_name")
-    pairs = {setting: [*pair[:2], 40] for setting, pair in module.PAIRS.items()}
-    small(module, monkeypatch, HELD=40, STEPS=2, PAIRS=pairs)
-    right, wrong = (module.run(setting, 0) for setting in list(pairs)[:3:2])
-    assert right["same digit"]["names"] > 0.99 and wrong["same digit"]["names"] < 0.01

@@ -79,7 +79,7 @@ def test_a_release_can_be_built_and_installed():
     if done.returncode and re.search(offline, said):
         pytest.skip("pip reaches no packages from here")
     assert done.returncode == 0, said
-    for word in ("PASSED", f"\n{ad.__version__}\n", "self_test     passed", "steps      5"):
+    for word in ("PASSED", f"\n{ad.__version__}\n", "steps      5"):
         assert word in said
 
 

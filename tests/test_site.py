@@ -115,30 +115,7 @@ def test_every_public_name_and_command_has_a_page(built):
     for command in COMMANDS:
         text = (built / "reference" / "commands" / f"{command.name}.html").read_text()
         assert f"advect {command.name}" in text
-        assert isinstance(command.run, dict) or "--help" in text or "--json" in text, command.name
-
-
-@pytest.mark.parametrize(("query", "page"), [("Sinkhorn", "solvers"), ("otdd", "distance")])
-def test_search_works_from_disk(visit, query, page):
-    window = visit("search.html", f"?q={query}")
-    window.wait_for_selector("ul.search li a")
-    ended = "!document.querySelector('.search-summary')?.textContent.endsWith('...')"
-    window.wait_for_function(ended)
-    links = window.eval_on_selector_all("ul.search li a", "all => all.map(a => a.href)")
-    assert len(links) > 5 and any(f"reference/{page}.html" in link for link in links)
-
-
-PAGES = ("index", "tutorial", "epsilon", "reading-a-report", "reference/solvers", "drift")
-PAGES += ("auto_gallery/index", "auto_gallery/plot_first_flow", "reference/commands/flow")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_fit_a_phone_and_ask_for_nothing(visit, name):
-    page = visit(f"{name}.html", viewport={"width": 390, "height": 844})
-    assert page.locator("h1").first.is_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
-    assert page.evaluate(broken) == []
+        assert command.has_subcommands or "--json" in text, command.name
 
 
 def test_the_figure_of_epsilon_computes_what_the_library_does(visit):

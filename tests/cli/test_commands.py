@@ -3,11 +3,12 @@
 import inspect
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from small_networks import Layer
 
 import advect as ad
 from advect.cli.app import COMMANDS, build_app, main
@@ -44,7 +45,6 @@ BAD = [
     ["distance", A, B, "--max-samples", "many"],
     ["distance", A, B, "--memory-limit", "much"],
     ["distance", A, B, "--space", "unit"],
-    ["distance", A, B, "--sliced", "9", "--solver", "exact"],
     ["matrix", A],
     ["matrix", A, "digits"],
     ["matrix", A, B, "--space.scale", "standardize"],
@@ -63,7 +63,9 @@ BAD = [
     [*FLOW, "-f", "repulsion?lenght=1"],
     [*FLOW, "-f", "repulsion?length"],
     [*FLOW, "-f", "otdd?epsilon=1"],
-    [*FLOW, "-f", "missing.py:Mine"],
+    [*FLOW, "-f", "mine.py:Mine"],
+    [*FLOW, "--space.encoder", "mine.py:encode"],
+    [*FLOW, "--cost.embedding", "mine.py:embed"],
     [*FLOW, "-f", "ball?centre=0,0,0&radius=1"],
     [*FLOW, "--record-every", "-2"],
     [*FLOW, A],
@@ -75,7 +77,8 @@ BAD = [
     ["transfer", A, "-o", "sets"],
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
-    ["repurpose", "missing.py:model", A, B, "-o", "predictions.csv"],
+    ["repurpose", "missing.onnx", A, B, "-o", "predictions.csv"],
+    ["repurpose", "model.pt", A, B, "-o", "predictions.csv"],
     ["drift", A, "digits?n=20"],
     ["drift", A, B, "--report", "page.txt"],
     ["shares", A, B, "-o", "weighted.csv"],
@@ -86,7 +89,6 @@ BAD = [
     ["compare", A, B, "--report", "page.txt"],
     ["show", "run"],
     ["report", "run"],
-    ["doctor", "--quik"],
 ]
 
 
@@ -129,13 +131,6 @@ def test_distance(answer, cli):
     code, out, _ = cli("distance", A, B, "--solver.epsilon", "5%", "--report", "page.html")
     value = ad.otdd(a, b, solver=ad.Sinkhorn(ad.Relative(0.05))).value
     assert code == 0 and f"{value:.4g}" in out and "</html>" in Path("page.html").read_text()
-
-
-def test_sliced_distance(answer):
-    a, b = pair()
-    found = answer("distance", A, B, "--sliced", 50)
-    wanted = ad.sliced_otdd(a, b, 50, generator=torch.Generator().manual_seed(0))
-    assert found["value"] == pytest.approx(wanted.value, rel=1e-6)
 
 
 def test_strict_makes_non_convergence_an_error(cli):
@@ -216,21 +211,16 @@ def test_label(answer):
 
 
 def test_repurpose(answer):
-    Path("model.py").write_text(
-        "import advect as ad\nmeans = ad.datasets.load('toy:gaussians?n=60').laws().means\n"
-        "def nearest(x):\n    return (x[:, None] - means).square().sum(2).argmin(1)\n"
-    )
-    words = ["repurpose", "model.py:nearest", "toy:gaussians?n=60", B, "--n-steps", 5]
-    found = answer(*words, "-o", "predictions.csv", "--report", "page.html")
     reference, data = ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load(B)
-    means = reference.laws().means
-    wanted = ad.apps.repurpose(
-        lambda x: (x[:, None] - means).square().sum(2).argmin(1), reference, data, n_steps=5
-    )
+    network = Layer(inputs=2, out=3)
+    network.export(Path("model.onnx"), (2,))
+    words = ["repurpose", "model.onnx", "toy:gaussians?n=60", B, "--n-steps", 5]
+    found = answer(*words, "-o", "predictions.csv", "--report", "page.html")
+    wanted = ad.apps.repurpose(lambda x: network(x.float()), reference, data, n_steps=5)
     assert found["accuracy on the labels of the flow"] == pytest.approx(wanted.accuracy)
     rows = [line.split(",") for line in Path("predictions.csv").read_text().splitlines()]
     assert [row[1] for row in rows[1:]] == list(map(str, wanted.predictions))
-    assert found["model"] == "model.py:nearest" and Path("page.html").exists()
+    assert found["model"] == "model.onnx" and Path("page.html").exists()
 
 
 def test_flow_is_that_of_the_library(answer, cli):
@@ -243,7 +233,6 @@ def test_flow_is_that_of_the_library(answer, cli):
     assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]
     shown = answer("show", "run")
     assert shown["value"] == found["value"] and shown["step"] == 4
-    assert shown["checkpoints"] == [0, 4]
     answer("report", "run", "-o", "page.html")
     answer("map", "fit", "run", "-o", "fitted", "--map", "nearest", "--map.k", 3)
     answer("map", "apply", "fitted", A + "&seed=5", "-o", "moved.csv")
@@ -298,19 +287,24 @@ def test_objects_by_name(words, answer, cli):
 
 
 def test_divergence_is_a_failure(answer):
-    Path("bad.py").write_text(
-        "import advect as ad\n\n\nclass Bad(ad.Functional):\n"
-        "    def __call__(self, rho):\n        return -(rho.x.exp().sum())\n"
-    )
-    words = ["-f", "bad.py:Bad", "--integrator.step-size", 1000, "--control", "fixed"]
-    found = answer("flow", A, *words, "--n-steps", 9, "-o", "run", code=1)
-    assert found["status"] == "diverged"
+    words = ["--integrator.step-size", 1e30, "--control", "fixed", "--n-steps", 9, "-o", "run"]
+    assert answer("flow", A, B, *words, code=1)["status"] == "diverged"
 
 
-def test_doctor(answer, cli, monkeypatch):
-    assert answer("doctor")["self_test"] == "passed"
-    monkeypatch.setattr("math.isclose", lambda *_, **__: False)
-    assert cli("doctor")[0] == 1
+DOORS = ("spec_from_file", "runpy", "exec(", "eval(", "__import__", "SourceFileLoader", "os.system")
+DOORS += ("popen", "subprocess", "pickle.load", "torch.load(", "joblib.load(", "allow_pickle=True")
+DOORS += ("trust_remote_code",)
+IMPORT = re.compile(r"import_module\((?!\"[a-z.A-Z]+\"|module\))")  # not of a constant name
+
+
+def test_no_file_is_run_by_name():
+    root, found = Path(ad.__file__).parent, set()
+    for path in root.rglob("*.py"):
+        lines = path.read_text(encoding="utf-8").replace(".eval()", "").splitlines()
+        code = "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "#")))
+        found |= {(path.relative_to(root).as_posix(), door) for door in DOORS if door in code}
+        found |= {(path.relative_to(root).as_posix(), "import") for _ in IMPORT.finditer(code)}
+    assert found == {("io/formats/registry.py", "import")}  # readers that register_format names
 
 
 def test_unexpected_errors_are_failures(cli, monkeypatch):
@@ -319,8 +313,8 @@ def test_unexpected_errors_are_failures(cli, monkeypatch):
 
     monkeypatch.setattr(ad.datasets, "load", broken)
     code, out, err = cli("data", "info", A)
-    assert code == 1 and not out and "out of order" in err and "Traceback" not in err
-    assert "Traceback" in cli("data", "info", A, "-v")[2]
+    assert code == 1 and not out and "Traceback" in err
+    assert err.endswith("failed: RuntimeError: out of order\n")
 
 
 def test_control_characters_are_escaped(cli):
@@ -345,7 +339,7 @@ def functions():
         "repurpose": ad.apps.repurpose,
         "flow": ad.flow,
     }
-    return [(one.run, public[one.name]) for one in COMMANDS if one.name in public]
+    return [(one.functions[one.name], public[one.name]) for one in COMMANDS if one.name in public]
 
 
 def test_options_have_the_defaults_of_the_functions():
@@ -365,8 +359,8 @@ def test_options_have_the_defaults_of_the_functions():
 def test_help_names_every_option():
     for command in COMMANDS:
         parts = [build_app()[command.name]]
-        if isinstance(command.run, dict):
-            parts = [parts[0][name] for name in command.run]
+        if command.has_subcommands:
+            parts = [parts[0][name] for name in command.functions]
         for part in parts:
             texts = [one.parameter.help for one in part.assemble_argument_collection()]
             assert all(text.endswith(".") for text in texts if text), command.name
@@ -375,5 +369,5 @@ def test_help_names_every_option():
 
 def test_help_all_lists_parameters_of_objects(cli):
     code, out, _ = cli("flow", "--help-all")
-    assert code == 0 and "--integrator.beta1" in out and "--metric-every" in out
+    assert code == 0 and "--integrator.beta1" in out and "--checkpoint-every" in out
     assert main(["flow", "--help"]) == 0

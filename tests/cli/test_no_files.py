@@ -19,7 +19,6 @@ NAMES = ("config.toml", "env.json", "result.json", "space.json", "frames.jsonl",
 COMMANDS = (
     ("show", "run"),
     ("resume", "run", "--n-steps", "2", "--no-report"),
-    ("flow", S, T, "-o", "run", "--n-steps", "2", "--resume", "--no-report"),
     ("report", "run"),
     ("map", "fit", "run", "-o", "map", "--map", "nearest", "--map.k", "1"),
 )

@@ -1,13 +1,10 @@
-"""One writer a run: a second is refused, a dead one's lock is free; and an old run stays until the
-new one is whole.
-"""
+"""One writer for each run: a second is refused, and the lock of a dead one is free. Signals end a flow."""
 
 import errno
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -17,8 +14,7 @@ import advect as ad
 from advect._util import atomic as _atomic
 from advect._util.lock import Hold
 from advect.cli.app import main
-from advect.cli.interrupt import Interruptible
-from advect.cli.rundir import pending
+from advect.cli.flow import _signals_as_interrupts
 from advect.flows.snapshots import load_snapshot
 from advect.io.trajectory import Trajectory
 
@@ -78,7 +74,6 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     for words in (
         ["resume", "run"],
         ["flow", A, B, "-o", "run", "--overwrite"],
-        ["flow", A, B, "-o", "run", "--resume"],
     ):
         assert run(*words) == 2 and f"process {process.pid}" in capsys.readouterr().err
     before = content("run")
@@ -86,19 +81,6 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
         main(["show", "run", "-q"]) == 0 and main(["report", "run", "-o", "page.html", "-q"]) == 0
     )  # readers may look
     assert content("run") == before
-
-
-@pytest.mark.slow
-def test_two_flows_to_one_place_do_not_mix():
-    """What two processes did at the same time is one run, and one of them was refused."""
-    words = [*FLOW, "--n-steps", "30", "--record-every", "1"]
-    both = [
-        subprocess.Popen([*words, "--seed", str(seed)], stderr=subprocess.PIPE) for seed in (0, 1)
-    ]
-    said = [process.communicate()[1].decode() for process in both]
-    assert sorted(process.returncode for process in both) == [0, 2], said
-    assert any("another process" in text or "already" in text for text in said)
-    assert Trajectory.open("run").indices == list(range(31))
 
 
 @pytest.mark.slow
@@ -118,16 +100,6 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert Trajectory.open("disk/run").indices[-1] == 4
 
 
-def flow(directory, callback=None, **options):
-    data = ad.LabeledDataset([[4.0], [8.0]], ["a", "b"])
-    watch = [
-        ad.Recorder(directory=directory),
-        ad.Checkpoint(directory),
-        *([callback] if callback else []),
-    ]
-    return ad.flow(data, ad.Potential(ad.norm()), n_steps=3, callbacks=watch, **options)
-
-
 def test_from_python_too(holder):
     process = holder("run")
     for watch in (
@@ -145,35 +117,6 @@ def test_from_python_too(holder):
     assert not Path("run").exists()
 
 
-def test_in_another_thread_of_the_same_process():
-    refused = []
-
-    def second():
-        with pytest.raises(ad.InputError) as caught:
-            flow("run")
-        refused.append(caught)
-
-    def again(step):
-        if step.index == 1:
-            thread = threading.Thread(target=second)
-            thread.start()
-            thread.join()
-
-    assert flow("run", again).status == "completed"
-    assert len(refused) == 1
-    assert flow("run", resume="run").n_steps == 3  # and it is free again
-
-
-def test_a_flow_that_fails_lets_go(holder):
-    def fail(step):
-        raise OSError("full")
-
-    with pytest.raises(OSError, match="full"):
-        flow("run", fail)
-    assert not Path(".run.lock").exists()
-    holder("run")
-
-
 def test_places_without_locks_say_so(monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
@@ -183,70 +126,11 @@ def test_places_without_locks_say_so(monkeypatch):
         assert os.listdir() == []
 
 
-def test_nothing_is_left_of_places_that_were_made_for_nothing(capsys):
-    assert run("flow", A, B, "-o", "a/b/run", "-f", "no-such-term") == 2
-    assert os.listdir() == []
-
-
-# A run that replaces another
-
-
-def killed(patch, *words):
-    """Run a command in a process that is killed at a place."""
-    child = os.fork()
-    if child == 0:
-        try:
-            patch()
-            run(*words)
-        finally:
-            os._exit(1)
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("moment", ["building", "swap", "between", "after"])
-def test_an_old_run_is_never_hidden(moment, capsys, content):
-    assert run("flow", A, B, "-o", "run", "--n-steps", "2") == 0
-    before = content("run")
-    real = os.rename
-
-    def patch():
-        if moment == "building":
-            ad.Checkpoint.end = die
-        elif moment == "swap":
-            os.rename = die
-        elif moment == "between":
-            os.rename = lambda a, b: (
-                die()
-                if Path(a) == pending(Path("run")) and not Path("run").exists()
-                else real(a, b)
-            )
-        else:
-            _atomic.shutil.rmtree = lambda place, **_: (
-                die() if Path("run/frames/000003.safetensors").exists() else None
-            )
-
-    killed(patch, "flow", A, B, "-o", "run", "--n-steps", "3", "--overwrite")
-    assert main(["show", "run"]) == 0  # puts back what was put aside
-    if moment == "after":
-        assert Trajectory.open("run").indices[-1] == 3
-    else:
-        assert content("run") == before
-        assert ".run.next is left of a killed flow" in capsys.readouterr().err
-        assert main(["show", ".run.next", "-q"]) == 0  # and what the new one had done is there
-    assert run("flow", A, B, "-o", "run", "--n-steps", "4", "--overwrite") == 0
-    assert Trajectory.open("run").indices[-1] == 4 and set(os.listdir()) == {"run"}
-
-
 # Signals
 
 
 @pytest.mark.slow
-def test_a_closed_terminal_stops_after_the_step():
+def test_a_closed_terminal_stops_the_flow():
     """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
     # heard also where the tests themselves run under nohup, which children inherit
     process = subprocess.Popen(
@@ -268,13 +152,14 @@ def test_a_closed_terminal_stops_after_the_step():
     assert load_snapshot(Path("run")).index >= 3
 
 
-def test_signals_to_be_ignored_are(monkeypatch):
+def test_signals_to_be_ignored_are():
     """nohup, and a script that puts a run in the background."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Interruptible() as interruptible:
+        with _signals_as_interrupts():
             signal.raise_signal(signal.SIGHUP)
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and not interruptible.requested
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGHUP, before)
 

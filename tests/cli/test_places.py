@@ -1,8 +1,7 @@
-"""Only what advect wrote is ever removed to make room: whatever else is in a directory stays, and
-the command says so.
+"""``--overwrite`` removes only what advect wrote: whatever else is in a directory stays, and the command
+says so.
 """
 
-import os
 import shutil
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import pytest
 
 import advect as ad
 from advect.cli.app import main
-from advect.cli.flow import _run as make
 from advect.cli.rundir import foreign_file
 
 S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
 SHORT = ("--n-steps", "1", "--no-report", "-q")
+FLOW = ("flow", S, T, "-o", "run", *SHORT)
 FIT = ("map", "fit", "run", "-o", "map", "--map", "nearest", "-q")
 TRANSFER = ("transfer", S, T, "-o", "sets", "--n-steps", "1", "-q")
 
@@ -35,23 +34,23 @@ def kept(refused, content):
     return run
 
 
-BLOGS = {
-    "hugo": 'baseURL = "https://example.org"\ntitle = "Mine"\n',
-    "settings": f'source = "{S}"\ntarget = "{T}"\nsteps = 5\n',  # written by hand, for -c
-    "text": "no toml at all",
+FOREIGN = {  # a file of somebody else whose name is one of ours
+    "config.toml": 'baseURL = "https://example.org"\ntitle = "Mine"\n',
+    "config.toml ": f'source = "{S}"\ntarget = "{T}"\nsteps = 5\n',  # written by hand, for -c
+    "env.json": '{"python": "3.12"}',
+    "result.json": "no json at all",
+    "frames.jsonl": '{"frame": 1, "seconds": 0.04}\n',
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
-@pytest.mark.parametrize("blog", BLOGS)
-def test_a_directory_of_others_is_not_replaced(blog, option, kept):
-    """That it holds a config.toml makes it no run."""
-    Path("site/posts").mkdir(parents=True)
-    Path("site/config.toml").write_text(BLOGS[blog])
-    kept("site/", "flow", S, T, "-o", "site", option, *SHORT)
-    Path("site/posts/first.md").write_text("…")
-    kept("site/", "flow", S, T, "-o", "site", option, *SHORT)
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_directory_of_others_is_not_replaced(name, kept):
+    Path("run").mkdir()
+    Path("run", name.strip()).write_text(FOREIGN[name])
+    kept("run/", *FLOW, "--overwrite")
+    Path("run/posts").mkdir()
+    Path("run/posts/first.md").write_text("…")
+    kept("run/", *FLOW, "--overwrite")
 
 
 @pytest.mark.slow
@@ -59,16 +58,12 @@ def test_a_directory_of_others_is_not_replaced(blog, option, kept):
     "name", ["notes.txt", "mine/thesis.tex", "frames/mine.png", "mine/", "link"]
 )
 def test_files_of_yours_in_a_run_stay(name, kept):
-    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    assert main([*FLOW]) == 0
     put("run", name)
-    words = ("flow", S, T, "-o", "run", *SHORT)
-    err = kept(str(Path("run", name.partition("/t")[0])), *words, "--overwrite")
+    err = kept(str(Path("run", name.partition("/t")[0])), *FLOW, "--overwrite")
     assert "move" in err
-    for checkpoint in Path("run").glob("checkpoint-*"):
-        checkpoint.unlink()
-    kept("run/", *words, "--resume")
     shutil.rmtree("run")
-    assert main([*words]) == 0 and main([*words, "--overwrite"]) == 0
+    assert main([*FLOW]) == 0 and main([*FLOW, "--overwrite"]) == 0
 
 
 def put(directory, name):
@@ -84,7 +79,7 @@ def put(directory, name):
 
 @pytest.mark.slow
 def test_files_of_yours_in_maps_and_transfers_stay(kept):
-    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    assert main([*FLOW]) == 0
     for words, place in ((FIT, "map"), (TRANSFER, "sets")):
         assert main([*words]) == 0 and main([*words, "--overwrite"]) == 0
         put(place, "notes.txt")
@@ -96,51 +91,19 @@ def test_files_of_yours_in_maps_and_transfers_stay(kept):
         kept(name, *words, "--overwrite")
 
 
-@pytest.mark.slow
-def test_what_the_library_recorded_is_not_taken_for_a_flow_that_was_killed(kept):
-    watch = [ad.Recorder(directory="run")]
-    ad.flow(ad.LabeledDataset([[4.0]], ["a"]), ad.Potential(ad.norm()), n_steps=1, callbacks=watch)
-    kept("run", "flow", S, T, "-o", "run", "--resume", *SHORT)
-    assert main(["flow", S, T, "-o", "run", "--overwrite", *SHORT]) == 0
-    Path("video").mkdir()
-    Path("video/frames.jsonl").write_text('{"frame": 1, "seconds": 0.04}\n')
-    kept("video/frames.jsonl", "flow", S, T, "-o", "video", "--overwrite", *SHORT)
-
-
-@pytest.mark.slow
-def test_a_flow_that_was_killed_before_its_first_checkpoint_is_begun_anew():
-    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
-    for path in [
-        *Path("run").glob("checkpoint-*"),
-        *Path("run").glob("*.jsonl"),
-        Path("run/result.json"),
-    ]:
-        path.unlink()
+def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept):
+    assert main(["flow", S, T, "-o", "run", "--n-steps", "3", "--no-report", "-q"]) == 0
     Path("run/.frames.jsonl.0123abcd-4711-0123456789ab.tmp").write_text("torn")
-    assert main(["flow", S, T, "-o", "run", "--resume", *SHORT]) == 0
-    assert foreign_file(Path("run"))[0] is None and not [*Path("run").glob(".*")]
-    assert os.listdir() == ["run"]
-
-
-@pytest.mark.slow
-def test_what_comes_while_a_flow_replaces_another_stays(monkeypatch, capsys, content):
-    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
-    before = content("run")
-
-    def slow(*given, **named):
-        Path("run/notes.txt").write_text("mine")
-        return make(*given, **named)
-
-    monkeypatch.setattr("advect.cli.flow._run", slow)
-    assert main(["flow", S, T, "-o", "run", "--overwrite", *SHORT]) == 2
-    assert "run/notes.txt" in capsys.readouterr().err
-    assert content("run") == before | {Path("notes.txt"): b"mine"}
-    assert foreign_file(Path(".run.next"))[0] is None
+    for bad in (["-f", "ball?radius=1"], ["--n-steps", "-1"], ["--record-every", "-2"]):
+        kept("", "flow", S, T, "-o", "run", "--overwrite", *bad)
+    kept("resume", *FLOW)
+    assert main([*FLOW, "--overwrite"]) == 0
+    assert ad.Trajectory.open("run").indices == [0, 1] and not [*Path("run").glob(".*")]
 
 
 @pytest.mark.slow
 def test_the_directory_that_one_is_in_is_not_replaced(monkeypatch, kept):
-    assert main(["flow", S, T, "-o", "run", *SHORT]) == 0
+    assert main([*FLOW]) == 0
     monkeypatch.chdir("run/frames")
     for place in ("..", "../../run"):
         kept("cannot be replaced", "flow", S, T, "-o", place, "--overwrite", *SHORT)

@@ -1,5 +1,5 @@
-"""The command line: it assembles the commands, reads values from options, ``ADVECT_…`` variables and the
-TOML file of ``--config``, in this order, and turns every end of a command into an exit code."""
+"""The command line: it assembles the commands, reads values from options and then from the TOML file of
+``--config``, and turns every end of a command into an exit code."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from typing import Any
 
 from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Group, Token
 from cyclopts.argument import update_argument_collection
-from cyclopts.config import Env
 
 import advect
 import advect.registry as registry
 from advect._util.checks import refuse_if
-from advect.cli import apps, ask, data, flow, look, maps, measure
-from advect.cli.code import check_run_code, note_typed
+from advect.cli import ask, flow, look, measure, use
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
 from advect.errors import AdvectError, InputError
@@ -29,17 +27,16 @@ from advect.registry import as_text
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its function, or its subcommands by name, and the group that lists it."""
+    """A command: the group that lists it, and its function or those of its subcommands by name."""
 
     name: str
     group: str
-    run: Callable[..., Any] | dict[str, Callable[..., Any]]
-    line: str = ""
+    line: str
+    functions: dict[str, Callable[..., Any]]
 
     @property
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """The function, or those of the subcommands."""
-        return self.run if isinstance(self.run, dict) else {self.name: self.run}
+    def has_subcommands(self) -> bool:
+        return self.name not in self.functions
 
     @property
     def example(self) -> str:
@@ -56,21 +53,20 @@ def _parts(run: Callable[..., Any]) -> dict[str, str]:
 
 
 def _command(group: str, run: Callable[..., Any]) -> Command:
-    return Command(run.__name__, group, run, _parts(run)["line"])
+    return Command(run.__name__, group, _parts(run)["line"], {run.__name__: run})
 
 
-_DATA = {"info": data.info, "list": data.list_names, "convert": data.convert}
-_MAP = {"fit": maps.fit, "apply": maps.apply}
+_DATA = {"info": measure.info, "list": measure.list_names, "convert": measure.convert}
+_MAP = {"fit": use.fit, "apply": use.apply}
 GROUPS = ("Measure", "Ask", "Move", "Use", "Look", "More")
 COMMANDS = (
-    Command("data", "Measure", _DATA, "Describe, list and convert datasets."),
+    Command("data", "Measure", "Describe, list and convert datasets.", _DATA),
     *(_command("Measure", run) for run in (measure.distance, measure.matrix)),
     *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.shares, ask.audit)),
     *(_command("Move", run) for run in (ask.suggest, flow.flow, flow.resume)),
-    Command("map", "Use", _MAP, "Fit a map on a flow or two datasets, and apply it."),
-    *(_command("Use", run) for run in (apps.transfer, apps.label, apps.repurpose)),
+    Command("map", "Use", "Fit a map on a flow or two datasets, and apply it.", _MAP),
+    *(_command("Use", run) for run in (use.transfer, use.label, use.repurpose)),
     *(_command("Look", run) for run in (look.show, look.report)),
-    _command("More", data.doctor),
 )
 
 
@@ -89,7 +85,7 @@ def build_app() -> App:
         help_format="plaintext",
         help_epilogue="COMMAND --help shows the options of a command, and COMMAND --help-all all of them.",
         version=advect.__version__,
-        config=(note_typed, Env("ADVECT_", command=False, show=False), _from_file, check_run_code),
+        config=_from_file,
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
@@ -97,7 +93,7 @@ def build_app() -> App:
     for place, command in enumerate(COMMANDS):
         listed: dict[str, Any] = {"group": groups[command.group], "sort_key": place}
         parent = app
-        if isinstance(command.run, dict):
+        if command.has_subcommands:
             parent = App(name=command.name, help=command.line, **listed)
             app.command(parent)
             listed = {}
@@ -114,40 +110,36 @@ def build_app() -> App:
 
 
 def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Values from the TOML file of ``--config``, and tables of objects as keys and values."""
-    for argument in arguments:
-        if (option := _table_of(argument)) is not None:
-            argument.tokens[:] = [_keyed(token, option) for token in argument.tokens]
-    chosen = next((argument for argument in arguments if "--config" in argument.names), None)
-    if chosen is None or not chosen.tokens:
+    """Add the values of the TOML file of ``--config`` to those that were typed."""
+    objects = {option: one for one in arguments if (option := _object_option(one)) is not None}
+    for argument in objects.values():
+        argument.tokens[:] = map(_with_underscores, argument.tokens)
+    paths = [one.tokens[-1].value for one in arguments if "--config" in one.names and one.tokens]
+    if not paths:
         return
     from advect.io.formats.guard import reading
 
-    path = Path(chosen.tokens[-1].value).expanduser()
+    path = Path(paths[0]).expanduser()
     with reading(path, "a TOML file", ValueError):
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     values.pop("config", None)
-    for argument in arguments:
-        option = _table_of(argument)
-        if (
-            option is not None
-            and (value := values.pop(option.removeprefix("--"), None)) is not None
-        ):
+    for option, argument in objects.items():
+        value = values.pop(option.removeprefix("--"), None)
+        if value is not None:
             _merge(argument, option, value, str(path))
     update_argument_collection(
         values, str(path), arguments, (app,), root_keys=(), allow_unknown=False
     )
 
 
-def _table_of(argument: Argument) -> str | None:
+def _object_option(argument: Argument) -> str | None:
     """The option of an argument that is an object, such as ``--solver``."""
     return next((name for name in argument.names if name in TABLES), None)
 
 
-def _keyed(token: Token, option: str) -> Token:
-    """A token of an object with its key, in underscores."""
-    keys = token.keys or (_main_key(option, token.value),)
-    return token.evolve(keys=tuple(key.replace("-", "_") for key in keys))
+def _with_underscores(token: Token) -> Token:
+    """``--solver.max-iter`` sets the parameter ``max_iter``."""
+    return token.evolve(keys=tuple(key.replace("-", "_") for key in token.keys))
 
 
 def _main_key(option: str, value: object) -> str:
@@ -157,12 +149,12 @@ def _main_key(option: str, value: object) -> str:
 
 
 def _merge(argument: Argument, option: str, value: Any, path: str) -> None:
-    """Add the table of a file; keys that are set already, or that belong to another object, stay out."""
+    """Add the keys of a table in the file that were not typed, unless another object was typed."""
     table = value if isinstance(value, dict) else {_main_key(option, value): value}
-    texts = {key.replace("-", "_"): as_text(one) for key, one in table.items()}
+    texts = {key.replace("-", "_"): as_text(part) for key, part in table.items()}
     typed = {token.keys[-1]: token.value for token in argument.tokens}
-    names = [text["name"].partition("?")[0] for text in (typed, texts) if "name" in text]
-    if "name" in typed and names[0] != names[-1]:
+    names = {keys["name"].partition("?")[0] for keys in (typed, texts) if "name" in keys}
+    if len(names) > 1:
         return
     for key, text in texts.items():
         if key not in typed:
@@ -221,9 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         say(f"failed: {error.strerror or error}: {error.filename or 'writing'}.")
     except Exception as error:
-        if {"-v", "--verbose"} & set(tokens):
-            say(traceback.format_exc().rstrip())
-        say(f"failed: {type(error).__name__}: {error}. Run it again with -v to see the traceback.")
+        say(traceback.format_exc().rstrip())
+        say(f"failed: {type(error).__name__}: {error}")
     return FAILED
 
 
@@ -238,7 +229,7 @@ def _help_all(app: App, tokens: list[str]) -> int:
     for argument in arguments:
         if not argument.show:
             print(f"  {argument.names[0]}  {argument.parameter.help or ''}")
-    kinds = [option.removeprefix("--") for option in filter(None, map(_table_of, arguments))]
+    kinds = [name.removeprefix("--") for name in filter(None, map(_object_option, arguments))]
     for kind in (kind for kind in kinds if kind in registry.kinds()):
         for name in registry.known(kind):
             print(f"\n--{kind} {name}")

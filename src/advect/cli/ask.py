@@ -18,12 +18,14 @@ from advect.cli.options import (
     Ask,
     Cost,
     Embedding,
+    FlowSettings,
     MemoryLimit,
     Pair,
     Pairing,
     Reading,
     Solver,
 )
+from advect.cli.rundir import RunConfig, as_table
 from advect.cli.session import DATA_FILES, DRIFTED, Exit, absolute_reference, session, write_table
 
 Level = Annotated[float, Parameter(help="Probability of a false alarm.")]
@@ -54,7 +56,7 @@ def drift(
     Example:
         advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html
     """
-    with session(run, code=[embedding]) as running:
+    with session(run) as running:
         before, after = running.in_space(running.load(reference), running.load(window))
         result = ad.drift(
             before,
@@ -78,7 +80,7 @@ def compare(
     repeats: int = 20,
     level: Level = 0.05,
     cost: Cost = None,
-    out: Annotated[Path | None, _file("Write all numbers, .csv or .json.", ".csv")] = None,
+    out: Annotated[Path | None, _file("Write all numbers.", ".csv")] = None,
     run: Ask = ASK,
 ) -> None:
     """Compare generated samples with real ones, class by class.
@@ -94,8 +96,8 @@ def compare(
     Example:
         advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
     """
-    with session(run, cost) as running:
-        running.file("out", out, ".csv", ".json")
+    with session(run) as running:
+        running.file("out", out, ".csv")
         names = [name for name in (synthetic, real, held_out) if name is not None]
         sets = running.in_space(*map(running.load, names))
         result = ad.compare(
@@ -164,7 +166,7 @@ def audit(
     Example:
         advect audit 'digits?n=500' -o audit.csv --report audit.html
     """
-    with session(run, code=[embedding]) as running:
+    with session(run) as running:
         running.file("out", out, ".csv")
         running.file("cleaned", cleaned, *DATA_FILES)
         raw = [running.load(one) for one in (data, reference) if one is not None]
@@ -172,8 +174,10 @@ def audit(
         result = ad.audit(
             *sets, embedding=running.embedding(embedding), seed=run.seed, progress=running.progress
         )
-        known_data = raw[1] if len(raw) > 1 else None
-        result = dataclasses.replace(result, data=raw[0], reference=known_data)  # user's units
+        known_data = None if reference is None else raw[1]
+        result = dataclasses.replace(
+            result, data=raw[0], reference=known_data
+        )  # in the user's units
         clean = result.data.without(result.suspects)
         running.write("out", lambda path: write_table(path, result))
         running.write("cleaned", lambda path: clean.save(path, overwrite=run.overwrite))
@@ -201,22 +205,16 @@ def suggest(
         running.file("out", out, ".toml")
         a, b, _ = running.pair(source, target)
         result = ad.suggest(a, b, memory_limit=memory_limit)
-        ends = [absolute_reference(source), absolute_reference(target)]
-        config = _configuration(result, ends, run)
-        running.write("out", lambda path: write_atomically(path, config.encode()))
+        config = _configuration(result, source, target, run).to_toml().encode()
+        running.write("out", lambda path: write_atomically(path, config))
         running.finish(result)
 
 
-def _configuration(result: Any, ends: list[str], read: Pairing) -> str:
-    """TOML for ``advect flow -c``."""
-    import tomlkit
-
-    defaults = dataclasses.asdict(Reading())
-    table = {name: getattr(read, name) for name in defaults}
-    table = {name: value for name, value in table.items() if value != defaults[name]}
-    table |= {"source": ends[0], "target": ends[1], "n_steps": result.n_steps}
-    table["equal_mass"] = result.equal_mass or read.equal_mass
+def _configuration(result: Any, source: str, target: str, read: Pairing) -> RunConfig:
+    """What ``advect flow -c`` reads."""
+    fields = {field.name: getattr(read, field.name) for field in dataclasses.fields(Reading)}
+    fields["equal_mass"] = result.equal_mass or read.equal_mass
     for part in ("cost", "solver", "dynamics", "integrator"):
-        values = registry.describe(part, getattr(result, part))
-        table[part] = {name: value for name, value in values.items() if value is not None}
-    return tomlkit.dumps(table | ({"space": dict(read.space)} if read.space else {}))
+        fields[part] = as_table(part, getattr(result, part))
+    settings = FlowSettings(**fields, n_steps=result.n_steps, space=read.space)
+    return RunConfig(absolute_reference(source), absolute_reference(target), settings)

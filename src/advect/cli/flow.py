@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +15,11 @@ from cyclopts import Parameter
 import advect as ad
 import advect.registry as registry
 from advect._util import defaults
+from advect._util.atomic import write_atomically
 from advect._util.checks import refuse_if
+from advect._util.lock import Hold
 from advect.cli import rundir
-from advect.cli.code import Term, absolute, absolute_term, functional, is_code, load_object
-from advect.cli.options import OUTPUT, WRITE, Flag, FlowSettings, Out, Write
+from advect.cli.options import WRITE, FlowSettings, Out, Report, Write
 from advect.cli.session import (
     FAILED,
     INTERRUPTED,
@@ -26,14 +31,13 @@ from advect.cli.session import (
     session,
     write_json,
 )
+from advect.cli.terms import Term, functional
 from advect.errors import InputError
 
 if TYPE_CHECKING:
     from advect.flows.loop import FlowResult
 
-Report = Annotated[bool, Parameter(group=OUTPUT, help="Write report.html at the end.")]
 _SETTINGS = FlowSettings()
-_MAY_CHANGE = {"n_steps", "record_every", "checkpoint_every"}
 
 
 def flow(
@@ -42,9 +46,6 @@ def flow(
     *,
     out: Out,
     settings: Annotated[FlowSettings, Parameter(name="*")] = _SETTINGS,
-    resume: Annotated[
-        Flag, Parameter(group=OUTPUT, help="Continue the run if there is one.")
-    ] = False,
     report: Report = True,
     write: Write = WRITE,
 ) -> None:
@@ -58,25 +59,12 @@ def flow(
         advect flow digits mnist --max-samples 500 --n-steps 25 -o run
     """
     directory = out.expanduser()
-    with session(write, settings.cost, settings.space, code=_code(settings)) as running:
-        config = _absolute(source, target, settings)
-        with rundir.writing(directory):
-            if resume and rundir.has_checkpoint(directory):
-                rundir.check_plain_files(directory)
-                job = prepare(config, directory, running)
-                _check_unchanged(job, running)
-                return _continue(job, running, report)
-            # a run that was killed before its first checkpoint starts again
-            started = resume and (directory / "config.toml").exists()
-            remedy = f"Continue the run: advect resume {directory}. "
-            rundir.check_free(directory, write.overwrite or started, remedy=remedy)
-            job = prepare(config, directory, running)
-            with rundir.replacing(directory) as place:
-                result = _run(replace(job, directory=place), running, False)
-            from advect.io.trajectory import Trajectory
-
-            result = replace(result, trajectory=Trajectory.open(directory))
-            return _finish(job, result, running, report)
+    directory = directory.resolve() if directory.is_symlink() else directory
+    with session(write) as running, Hold(directory):
+        remedy = f"Continue the run: advect resume {directory}. "
+        rundir.check_free(directory, write.overwrite, remedy=remedy)
+        job = prepare(_absolute(source, target, settings), directory, running)
+        _finish(job, _run(job, running, resume=False), running, report)
 
 
 def resume(
@@ -91,11 +79,9 @@ def resume(
     Example:
         advect resume run --n-steps 200
     """
-    with session(write) as running, rundir.writing(run.expanduser()):
+    with session(write) as running, Hold(run.expanduser()):
         directory = rundir.open_run(run)
         config = rundir.RunConfig.read(directory)
-        for name in _code(config.settings):
-            running.code.check(name)
         if n_steps is not None:
             config = replace(config, settings=replace(config.settings, n_steps=n_steps))
         _continue(prepare(config, directory, running), running, report)
@@ -109,7 +95,6 @@ class Inputs:
     targets: dict[str, ad.LabeledDataset]  # by reference; that of the flow is ""
     space: ad.FeatureSpace | None
     digests: dict[str, str]
-    dtype: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +108,13 @@ class Job:
 
 
 def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
-    """Read the datasets and build the objects of a run; errors in the input are raised here.
-
-    Whoever chooses settings from the data changes ``config.settings`` between the two steps.
-    """
+    """Read the datasets and build the objects of a run; errors in the input are raised here."""
     what = "the run was written by advect 0.2"
     refuse_if(config.old, what, directory, "Run the flow again, or resume it with advect 0.2.")
     inputs = read_inputs(config, running)
     objects, resolved = build_objects(config.settings, inputs, running)
-    settings = replace(config.settings, **resolved, dtype=config.settings.dtype or inputs.dtype)
-    return Job(replace(config, settings=settings), directory, inputs, objects)
+    config = replace(config, settings=replace(config.settings, **resolved))
+    return Job(config, directory, inputs, objects)
 
 
 def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
@@ -153,18 +135,13 @@ def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
     refuse_if(not references and settings.space, what, "one", remedy)
     source = running.load(config.source)
     targets = {key: running.load(reference) for key, reference in references.items()}
-    dtypes = {str(data.x.dtype).removeprefix("torch.") for data in (source, *targets.values())}
-    raw, space, coders = (source, targets), None, {}
-    if targets:
-        space = running.space(source, next(iter(targets.values())))
-        source = space.apply(source)
-        targets = {key: space.apply(data, side="target") for key, data in targets.items()}
-        coders = space.digests()
-    # features of an encoder may differ in the last bits between machines, so its inputs count
-    first, others = raw if coders else (source, targets)
-    hashed = {"source": first} | {f"target {key}".strip(): data for key, data in others.items()}
-    digests = {name: digest(data) for name, data in hashed.items()} | coders
-    return Inputs(source, targets, space, digests, dtypes.pop() if len(dtypes) == 1 else None)
+    digests = {"source": digest(source)}
+    digests |= {f"target {key}".strip(): digest(data) for key, data in targets.items()}
+    if not targets:
+        return Inputs(source, targets, None, digests)
+    space = running.space(source, next(iter(targets.values())))
+    targets = {key: space.apply(data, side="target") for key, data in targets.items()}
+    return Inputs(space.apply(source), targets, space, digests | space.digests())
 
 
 def build_objects(
@@ -177,7 +154,7 @@ def build_objects(
     cost = running.cost(settings.cost, *sets)
     solver = registry.make("solver", settings.solver or {}, tol=defaults.LOOK.tol)
     shared = {"cost": cost, "solver": solver, "memory_limit": settings.memory_limit}
-    energy = functional(settings.functional, inputs.source, inputs.targets, running.code, shared)
+    energy = functional(settings.functional, inputs.source, inputs.targets, shared)
     dynamics = registry.make("dynamics", settings.dynamics or {}, bounds=image_bounds(*sets))
     if "laws" in registry.parameters(type(dynamics)):
         dynamics = replace(dynamics, laws=dynamics.law_form(inputs.source.dim))
@@ -189,9 +166,6 @@ def build_objects(
     if settings.stop:
         named["stop"] = registry.make("stop", settings.stop)
     resolved = {kind: rundir.as_table(kind, made) for kind, made in named.items()}
-    if settings.cost and "embedding" in settings.cost:
-        resolved["cost"]["embedding"] = settings.cost["embedding"]
-        resolved["cost"].pop("feature", None)
     return {"functional": energy, **objects}, resolved
 
 
@@ -202,64 +176,72 @@ def image_bounds(*sets: ad.LabeledDataset) -> tuple[float, float] | None:
     return brightness_range(*((data.sample_shape, data.x) for data in sets))
 
 
-def _run(job: Job, running: Session, resume: bool) -> FlowResult:
+def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
+    """Run or continue the flow; SIGTERM, and SIGHUP of a closed terminal, stop it as Ctrl-C does."""
     import torch
 
-    from advect.cli.interrupt import Interruptible
-
     settings = job.config.settings
-    progress = None if running.output.quiet else ad.Progress(settings.n_steps, "flow")
-    callbacks = [*_callbacks(job, running), *([progress] if progress else [])]
-    with Interruptible() as interruptible:
-        try:
-            return ad.flow(
-                job.inputs.source,
-                **job.objects,
-                n_steps=settings.n_steps,
-                callbacks=[*callbacks, interruptible],
-                generator=torch.Generator().manual_seed(settings.seed),
-                resume=job.directory if resume else None,
-            )
-        finally:
-            if progress is not None:
-                progress.close()
+    callbacks = _callbacks(job)
+    if not running.output.quiet:
+        callbacks.append(ad.Progress(settings.n_steps, "flow"))
+    with _signals_as_interrupts():
+        return ad.flow(
+            job.inputs.source,
+            **job.objects,
+            n_steps=settings.n_steps,
+            callbacks=callbacks,
+            generator=torch.Generator().manual_seed(settings.seed),
+            resume=job.directory if resume else None,
+        )
 
 
-def _callbacks(job: Job, running: Session) -> list[Any]:
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+        signals = signal.Signals.__members__
+        for number in (signals[name] for name in ("SIGTERM", "SIGHUP") if name in signals):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                handlers[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _callbacks(job: Job) -> list[Any]:
     settings, directory = job.config.settings, job.directory
     callbacks: list[Any] = [
         _Describe(job),
-        ad.Recorder(settings.record_every or _record_every(settings), directory),
+        ad.Recorder(settings.record_every or 1, directory),
         ad.Checkpoint(directory, settings.checkpoint_every),
         rundir.Curves(directory),
     ]
-    for text in settings.metric:
-        measure = load_object(text, "a metric", running.code)
-        what = "a metric must be a function of a dataset"
-        refuse_if(not callable(measure), what, type(measure).__name__, "Name a function.")
-        name = text.rpartition(":")[2]
-        callbacks.append(ad.Metric(name, measure, settings.metric_every, directory=directory))
     return [*callbacks, *([registry.make("stop", settings.stop)] if settings.stop else [])]
 
 
-def _record_every(settings: FlowSettings) -> int:
-    return max(1, settings.n_steps // 20)
-
-
 class _Describe:
-    """A callback: once the objective has a first value, write the files that describe the run."""
+    """A callback: remove an earlier run when the flow begins, and write the files that describe this one
+    once the objective has a first value.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job, self.done = job, False
+
+    def begin(self, source: ad.LabeledDataset, start: Any) -> None:
+        if start is None:
+            rundir.clear(self.job.directory)
 
     def __call__(self, step: Any) -> None:
         if self.done:
             return
         config, inputs, directory = self.job.config, self.job.inputs, self.job.directory
         (directory / "result.json").unlink(missing_ok=True)
-        config.write(directory)
         environment = rundir.environment(config.settings, inputs.digests)
         write_json(directory / "env.json", environment)
+        write_atomically(directory / "config.toml", config.to_toml().encode())
         if inputs.space is not None:
             write_json(directory / "space.json", inputs.space.to_dict())
         self.done = True
@@ -284,7 +266,7 @@ def _continue(job: Job, running: Session, report: bool) -> None:
     if env.get("torch") not in (None, str(torch.__version__)):
         versions = f"torch {env['torch']}; with {torch.__version__}"
         running.note(f"note: the run began with {versions} it may differ in the last bits")
-    _finish(job, _run(job, running, True), running, report)
+    _finish(job, _run(job, running, resume=True), running, report)
 
 
 def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> None:
@@ -309,12 +291,8 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
         from advect.cli.look import write_page
         from advect.report import Story
 
-        try:
-            target = job.inputs.targets.get("")
-            page = write_page(Story.of_result(result), job.config, directory, target)
-        except Exception as error:  # the run itself is complete
-            why = f"{type(error).__name__}: {error}"
-            running.note(f"warning: no report was written ({why}); try advect report {directory}")
+        story = replace(Story.of_result(result), target=job.inputs.targets.get(""))
+        page = write_page(story, job.config, directory)
     if result.status == "rose":
         running.unconverged.append(result.message)
     running.finish(Facts(facts, facts.pop("notes")), report=page)
@@ -328,40 +306,10 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
 
 def _absolute(source: str, target: str | None, settings: FlowSettings) -> rundir.RunConfig:
     """A configuration that does not depend on the current directory."""
-    tables = {"cost": dict(settings.cost or {}), "space": dict(settings.space or {})}
-    for table, key in (("cost", "embedding"), ("space", "encoder"), ("space", "decoder")):
-        if (text := tables[table].get(key)) is not None:
-            path = str(Path(text).expanduser().absolute())
-            tables[table][key] = absolute(text) if is_code(text) else path
-    settings = replace(
-        settings,
-        **{name: table or None for name, table in tables.items()},
-        functional=tuple(absolute_term(text) for text in settings.functional),
-        metric=tuple(absolute(text) for text in settings.metric),
-        record_every=settings.record_every or _record_every(settings),
-    )
+    space = dict(settings.space or {})
+    for key in space.keys() & {"encoder", "decoder"}:
+        space[key] = str(Path(space[key]).expanduser().absolute())
+    record_every = settings.record_every or max(1, settings.n_steps // 20)
+    settings = replace(settings, space=space or None, record_every=record_every)
     target = None if target is None else absolute_reference(target)
     return rundir.RunConfig(absolute_reference(source), target, settings)
-
-
-def _code(settings: FlowSettings) -> list[str]:
-    """The objects in Python files that the settings name."""
-    tables = {**(settings.cost or {}), **(settings.space or {})}
-    names = [Term.parse(text).name for text in settings.functional]
-    return [text for text in (*names, *settings.metric, *tables.values()) if is_code(text)]
-
-
-def _check_unchanged(job: Job, running: Session) -> None:
-    """``--resume`` continues the same run: only the number of steps may differ."""
-    before = rundir.RunConfig.read(job.directory)
-    if before.settings.functional == job.config.settings.functional:
-        before = prepare(before, job.directory, running).config  # with all defaults resolved
-    old, new = asdict(before), asdict(job.config)
-    old, new = old | old.pop("settings"), new | new.pop("settings")
-    for name in new.keys() - _MAY_CHANGE:
-        refuse_if(
-            old[name] != new[name],
-            f"the run in {job.directory} has another {name}",
-            f"{new[name]} instead of {old[name]}",
-            "Choose another directory, or pass --overwrite instead of --resume.",
-        )

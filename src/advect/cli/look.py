@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import advect as ad
-import advect.registry as registry
-from advect.cli.code import is_code
 from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
-from advect.cli.rundir import RunConfig, checkpoint_step, entry, open_run, read_json
+from advect.cli.rundir import RunConfig, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
 from advect.errors import DamageWarning, InputError
 
@@ -33,7 +31,7 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
     """
     from advect.io.logs import is_frame, is_metric, read_lines
 
-    with session(talk, light=True) as running:
+    with session(talk) as running:
         directory = open_run(run)
         config, ended = RunConfig.read(directory), _ended(directory)
         recorded = read_lines(directory / "frames.jsonl", is_frame)
@@ -41,7 +39,6 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
         log = read_lines(directory / "metrics.jsonl", is_metric)
         curve = [record for record in log if record["name"] == "flow"]
         last = curve[-1] if curve else {}
-        steps = [checkpoint_step(directory / f"checkpoint-{one}.safetensors") for one in "ab"]
         done = last.get("index", max(frames, default=0))
         status = ended.get("status", "running or killed")
         facts: dict[str, Any] = {
@@ -58,7 +55,6 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
             "terms": last.get("terms", {}),
             "seconds": last.get("seconds"),
             "frames": frames,
-            "checkpoints": sorted(step for step in steps if step is not None),
             "metrics": sorted({record["name"] for record in log} - {"flow"}),
         }
         if (directory / "report.html").is_file():
@@ -99,10 +95,9 @@ def report(
         directory = open_run(run)
         running.file("report", out)
         config = RunConfig.read(directory)
-        story, target = _story(config, directory, running), _target(config, directory, running)
-        running.write("report", lambda path: write_page(story, config, directory, target, path))
-        if out is None:
-            running.files["report"] = write_page(story, config, directory, target)
+        story = _story(config, directory, running)
+        path = running.files.setdefault("report", directory / "report.html")
+        write_page(story, config, directory, path)
         running.finish(Facts({"run": directory}))
 
 
@@ -112,12 +107,10 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
 
     ended, settings = _ended(directory), config.settings
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
-    digests = entry(read_json(directory / "env.json"), "digests", dict) or {}
-    fields["digests"] = {str(name): str(value) for name, value in digests.items()}
-    if not (settings.cost or {}).get("embedding") and not config.old:
+    fields |= {"diagnosis": ended["notes"], "target": _target(config, directory, running)}
+    if not config.old:
         fields["cost"] = running.cost(settings.cost)
-        fields["solver"] = registry.make("solver", settings.solver or {})
-    return dataclasses.replace(Story.of_run(directory), diagnosis=ended["notes"], **fields)
+    return dataclasses.replace(Story.of_run(directory), **fields)
 
 
 def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledDataset | None:
@@ -129,10 +122,8 @@ def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledD
         facts = read_json(path)
         if config.target is None or not facts:
             return None
-        texts = config.settings.space or {}
-        code = {name: text for name, text in texts.items() if is_code(text)}
-        running.read = dataclasses.replace(config.settings, space=code)
-        space = space_from(facts, path, **running.coders(), progress=running.progress)
+        running.read = config.settings
+        space = space_from(facts, path, progress=running.progress)
         return space.apply(running.load(config.target), side="target")
     except InputError as error:
         running.note(f"note: without the target {config.target}: {error}")
@@ -143,7 +134,6 @@ def write_page(
     story: Story,
     config: RunConfig,
     directory: Path,
-    target: ad.LabeledDataset | None,
     path: Path | None = None,
 ) -> Path:
     """Write the page of a run; by default report.html in its directory."""
@@ -153,7 +143,6 @@ def write_page(
     names = [*short_names([name for name in (config.source, config.target) if name]), "target"]
     story = dataclasses.replace(
         story,
-        target=target,
         names=(names[0], names[1]),
         config=read_text(directory / "config.toml"),
         command=f"advect flow -c {shlex.quote(str(directory / 'config.toml'))} -o again",

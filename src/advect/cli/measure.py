@@ -1,4 +1,4 @@
-"""``advect distance`` and ``advect matrix``: distances between labeled datasets."""
+"""``advect data``, ``advect distance`` and ``advect matrix``: datasets and the distances between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,22 @@ from cyclopts import Parameter
 import advect as ad
 import advect.registry as registry
 from advect._util.checks import refuse_if
-from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Cost, MemoryLimit, Pair, Solver
+from advect._util.result import Table
+from advect.cli.options import (
+    ASK,
+    OUTPUT,
+    PAIR,
+    RUN,
+    TALK,
+    Ask,
+    Cost,
+    MemoryLimit,
+    Out,
+    Pair,
+    Run,
+    Solver,
+    Talk,
+)
 from advect.cli.session import (
     FAILED,
     Exit,
@@ -24,13 +39,76 @@ from advect.cli.session import (
 )
 
 
+def info(reference: str, *, run: Run = RUN) -> None:
+    """Show size, shape, classes and range of a dataset.
+
+    Args:
+        reference: A name, a file, toy:gaussians?n=500, or a frame of a run such as run:directory@-1.
+            Frames have the units of the source unless ?units=target or ?units=common is added.
+
+    Example:
+        advect data info 'csv:pets.csv?label=kind'
+    """
+    with session(run) as running:
+        facts = _facts(running.load(reference))
+        running.finish(Facts({"reference": reference, **facts}))
+
+
+def list_names(*, talk: Talk = TALK) -> None:
+    """List the datasets that have names, and where each comes from.
+
+    Example:
+        advect data list
+    """
+    with session(talk) as running:
+        rows = [[row.name, row.ready, row.where] for row in ad.datasets.names()]
+        running.finish(Facts({}, tables=[Table("datasets", ("name", "ready", "where"), rows)]))
+
+
+def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
+    """Write a dataset to a file: .npz, .csv, .tsv, .parquet, or a folder of PNG images without a suffix.
+
+    Args:
+        reference: What to read, such as a file or a frame of a run (run:directory@-1).
+
+    Example:
+        advect data convert digits -o digits.parquet --max-samples 500
+    """
+    with session(run) as running:
+        data = running.load(reference)
+        path = data.save(out, overwrite=run.overwrite)
+        running.finish(Facts({"reference": reference, **_facts(data)}), out=path)
+
+
+def _facts(data: Any) -> dict[str, Any]:
+    from advect.data.conversions import target_facts
+    from advect.data.dataset import has_classes
+
+    classes = has_classes(data)
+    even = bool((data.weights - 1 / len(data)).abs().max() < 1e-12)
+    facts: dict[str, Any] = {
+        "n": len(data),
+        "sample_shape": list(data.sample_shape),
+        "dtype": str(data.x.dtype).removeprefix("torch."),
+        "classes": len(data.classes) if classes else 0,
+        "counts": data.counts if classes else {},
+        "unlabeled": int((~data.labeled).sum()),
+        "columns": None if data.columns is None else list(data.columns),
+        "range": [float(data.x.min()), float(data.x.max())],
+        "weights": "even" if even else "uneven",
+        "soft_labels": data.has_soft_labels,
+    }
+    if data.targets is not None:
+        facts["targets"] = [f"{name}: {text}" for name, text in target_facts(data).items()]
+    return facts
+
+
 def distance(
     source: str,
     target: str,
     *,
     solver: Solver = None,
     cost: Cost = None,
-    sliced: int | None = None,
     memory_limit: MemoryLimit = None,
     run: Ask = ASK,
 ) -> None:
@@ -39,38 +117,19 @@ def distance(
     Args:
         source: One dataset.
         target: The other dataset.
-        sliced: Compute the sliced distance with this many projections, in n log n time.
 
     Example:
         advect distance digits mnist --max-samples 300
     """
-    with session(run, cost) as running:
-        import torch
-
+    with session(run) as running:
         a, b, _ = running.pair(source, target)
         facts: dict[str, Any] = {"n_samples": [len(a), len(b)]}
-        generator = torch.Generator().manual_seed(run.seed)
-        title, converged = f"{source} and {target}", True
-        if sliced is not None:
-            refuse_if(
-                solver or set(cost or {}) - {"label_weight"},
-                "the sliced distance has no solver or label cost",
-                "--solver or --cost",
-                "Use --cost.label-weight alone, or leave --sliced out.",
-            )
-            weight = float((cost or {}).get("label_weight", 1.0))
-            value = ad.sliced_otdd(a, b, sliced, label_weight=weight, generator=generator)
-            names = ("value", "energy", "standard_error")
-            result: Any = Facts({name: getattr(value, name) for name in names})
-            facts["n_projections"] = sliced
-        else:
-            method = registry.make("solver", solver or {})
-            ground = running.cost(cost, a, b)
-            result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
-            converged = result.converged
-            if method.reach is not None:
-                facts["mass_left"] = result.mass_left
-        running.finish(result, facts, title=title, converged=converged)
+        method, ground = registry.make("solver", solver or {}), running.cost(cost, a, b)
+        result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
+        if method.reach is not None:
+            facts["mass_left"] = result.mass_left
+        title = f"{source} and {target}"
+        running.finish(result, facts, title=title, converged=result.converged)
 
 
 def matrix(
@@ -99,7 +158,7 @@ def matrix(
     """
     what = "pairs need two or more datasets"
     refuse_if(len(references) < 2, what, f"{len(references)} dataset", "Add references.")
-    with session(run, cost) as running:
+    with session(run) as running:
         directory = None if out is None else out.expanduser()
         if directory is not None and not (directory / "pairs").is_dir():
             refuse_if(

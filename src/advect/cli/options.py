@@ -70,13 +70,14 @@ Embedding = Annotated[
     str,
     Parameter(
         help="Where distances are measured: auto, features, gradients (of images), standardized "
-        "(columns), a number of principal components, model.onnx or path.py:name."
+        "(columns), a number of principal components or model.onnx."
     ),
 ]
 Out = Annotated[Path, Parameter(alias="-o", group=OUTPUT, help="Where to write the result.")]
 Page = Annotated[
     Path | None, Parameter(group=OUTPUT, metavar="FILE.html", help="Also write an HTML page.")
 ]
+Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write report.html.")]
 Units = Annotated[
     Literal["source", "target", "common"],
     Parameter(help="Units of the samples that are written; common is the space of the flow."),
@@ -111,13 +112,11 @@ class FlowSettings(Reading):
     """All that a flow depends on besides its source and target.
 
     Args:
-        functional: A term of the objective, as in otdd, 0.1*norm, 'ball?centre=0,3&radius=2' or
-            path.py:Name. Repeat the option for a sum.
+        functional: A term of the objective, as in otdd, 0.1*norm or 'ball?centre=0,3&radius=2'.
+            Repeat the option for a sum.
         n_steps: Number of steps.
         record_every: Record a frame every this many steps. The default gives about 20 frames.
         checkpoint_every: Write a checkpoint every this many steps.
-        metric: A function path.py:name of the dataset, measured along the flow.
-        metric_every: Measure it every this many steps.
     """
 
     functional: Annotated[
@@ -135,8 +134,6 @@ class FlowSettings(Reading):
     memory_limit: MemoryLimit = None
     record_every: int | None = None
     checkpoint_every: Annotated[int, HIDDEN] = 10
-    metric: Annotated[tuple[str, ...], Parameter(negative=(), metavar="PATH.PY:NAME")] = ()
-    metric_every: Annotated[int, HIDDEN] = 10
 
 
 @dataclass(frozen=True)
@@ -146,16 +143,14 @@ class Output:
     Args:
         config: Read options from this TOML file. Variables ADVECT_… and options override it.
         json: Print the result as one JSON object.
-        verbose: Print more on stderr.
         quiet: Print neither progress nor notes.
     """
 
-    overwrite = strict = run_code = False  # fields of those that write
+    overwrite = strict = False  # fields of those that write
     space = report = None
 
     config: Annotated[Path | None, Parameter(alias="-c", metavar="FILE.toml", group=OUTPUT)] = None
     json: Switch = False
-    verbose: Annotated[Switch, Parameter(alias="-v")] = False
     quiet: Annotated[Switch, Parameter(alias="-q")] = False
 
 
@@ -166,12 +161,10 @@ class Writing(Output):
     Args:
         overwrite: Replace earlier results.
         strict: Exit with 3 if something did not converge.
-        run_code: Run Python files that a configuration file or a run names.
     """
 
     overwrite: Switch = False
     strict: Switch = False
-    run_code: Switch = False
 
 
 @dataclass(frozen=True)

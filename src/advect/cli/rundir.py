@@ -16,11 +16,8 @@ import re
 import shutil
 import sys
 import tomllib
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,18 +25,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import advect as ad
 import advect.registry as registry
 from advect._util import query
-from advect._util.atomic import (
-    hidden_name,
-    is_leftover,
-    recover,
-    replace_directory,
-    write_atomically,
-)
+from advect._util.atomic import is_leftover
 from advect._util.checks import refuse_if
-from advect._util.lock import Hold
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
-from advect.errors import DamageWarning, InputError
+from advect.errors import InputError
 from advect.registry import as_text
 
 if TYPE_CHECKING:
@@ -56,6 +46,8 @@ _FILES = {
     "map": r"map\.safetensors|space\.json",
     "sets": r"result\.json|report\.html|(recommended|final|path)\.npz",
 }
+_MARKS = {"run": ("env.json", "digests"), "sets": ("result.json", "files")}  # file and key
+_PASS_RUN = "Pass a directory that advect flow -o wrote."
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -85,8 +77,8 @@ class RunConfig:
     settings: FlowSettings
     old: bool = False  # written by advect 0.2 or earlier
 
-    def write(self, directory: Path) -> None:
-        """Write config.toml."""
+    def to_toml(self) -> str:
+        """The content of config.toml; None and empty tables are left out."""
         import tomlkit
 
         table = {"source": self.source, "target": self.target, **asdict(self.settings)}
@@ -94,7 +86,7 @@ class RunConfig:
             table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
         values = {name: value for name, value in table.items() if value not in (None, {})}
         ordered = dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS))
-        write_atomically(directory / "config.toml", tomlkit.dumps(ordered).encode())
+        return tomlkit.dumps(ordered)
 
     @classmethod
     def read(cls, directory: Path) -> RunConfig:
@@ -109,22 +101,19 @@ class RunConfig:
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunConfig:
         """The content of config.toml; ``ValueError`` for wrong types and unknown names."""
+        from pydantic import TypeAdapter
+
         ends = {name: values.pop(name, None) for name in ("source", "target")}
         old = "steps" in values
         if old:
             values["n_steps"] = values.pop("steps")
+        for name in ("metric", "metric_every"):  # options of advect 0.2
+            values.pop(name, None)
         for name in values.keys() & OBJECTS:
             values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
         if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():
             raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
-        return _adapter().validate_python({**ends, "settings": values, "old": old})
-
-
-@cache
-def _adapter() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunConfig)
+        return TypeAdapter(cls).validate_python({**ends, "settings": values, "old": old})
 
 
 def as_table(kind: str, made: Any) -> dict[str, str]:
@@ -180,54 +169,18 @@ class Curves:
         append_line(self.path, {"name": "flow", "index": step.index, **record})
 
 
-_PASS_RUN = "Pass a directory that advect flow -o wrote."
-
-
-def is_run(directory: Path) -> bool:
-    """Whether a directory looks like a run."""
-    names = ("config.toml", "frames.jsonl", *_CHECKPOINTS)
-    return any((directory / name).exists() for name in names)
-
-
-def has_checkpoint(directory: Path) -> bool:
-    """Whether a run can be resumed."""
-    return any((directory / name).exists() for name in _CHECKPOINTS)
-
-
-def checkpoint_step(path: Path) -> int | None:
-    """The step of a checkpoint, read from its header without torch; None if it is missing or damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            text = (file.metadata() or {})["advect"].partition(" ")[2]
-        return entry(json.loads(text), "index", int)
-    except (OSError, ValueError, KeyError, AttributeError, RecursionError, SafetensorError):
-        return None
-
-
 def open_run(directory: Path) -> Path:
-    """The directory of a run, expanded and checked."""
-    directory = directory.expanduser()
-    put_back(directory)
-    if is_run(next_run := pending(directory)):
-        message = f"{next_run} is left of a killed flow with --overwrite: resume or remove it"
-        warnings.warn(message, UserWarning, stacklevel=2)
-    refuse_if(not directory.is_dir(), "no such run directory", directory, _PASS_RUN)
-    refuse_if(
-        not (directory / "frames.jsonl").exists(), "not a run directory", directory, _PASS_RUN
-    )
-    check_plain_files(directory)
-    return directory
-
-
-def check_plain_files(directory: Path) -> None:
-    """Raise an error if a file of a run is a link, a pipe or a directory."""
+    """The directory of a run, expanded; an error if a file of it is a link, a pipe or a directory."""
     from advect.io.formats.guard import check_plain
 
+    directory = directory.expanduser()
+    refuse_if(not directory.is_dir(), "no such run directory", directory, _PASS_RUN)
+    frames = directory / "frames.jsonl"
+    refuse_if(not frames.exists(), "not a run directory", directory, _PASS_RUN)
     logs = ("config.toml", "frames.jsonl", "metrics.jsonl")
     for name in (*logs, "env.json", "space.json", "result.json", *_CHECKPOINTS):
         check_plain(directory / name)
+    return directory
 
 
 def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str = "") -> None:
@@ -267,61 +220,20 @@ def foreign_file(directory: Path, kind: str = "run") -> tuple[Path | None, int]:
 def _is_ours(directory: Path, kind: str) -> bool:
     """Whether the content of a directory, not only its names, shows that advect wrote it."""
     from advect.data.store import is_ours
-    from advect.io.logs import is_frame, read_lines
 
-    names = ("map.safetensors",) if kind == "map" else _CHECKPOINTS
+    if kind == "map":
+        return is_ours(directory / "map.safetensors")
+    name, key = _MARKS[kind]
     try:
-        if kind == "sets":
-            return bool(entry(read_json(directory / "result.json"), "files", list))
-        return (
-            any(is_ours(directory / name) for name in names)
-            or "digests" in read_json(directory / "env.json")
-            or bool(read_lines(directory / "frames.jsonl", is_frame))
-        )
+        return key in read_json(directory / name)
     except InputError:
         return False
 
 
-@contextmanager
-def writing(directory: Path) -> Iterator[None]:
-    """Lock a run; put back what a killed process had moved aside."""
-    with Hold(directory):
-        put_back(directory)
-        yield
-
-
-def put_back(directory: Path) -> None:
-    """Put back a run that was moved aside by a process that was killed while replacing it."""
-    if recover(directory.resolve()):
-        message = f"{directory} was put back: a process that replaced it was killed"
-        warnings.warn(message, DamageWarning, stacklevel=2)
-
-
-def pending(directory: Path) -> Path:
-    """Where a run is made that will replace another."""
-    place = directory.resolve()
-    return place.with_name(f"{hidden_name(place)}.next")
-
-
-@contextmanager
-def replacing(directory: Path) -> Iterator[Path]:
-    """Where to make a run: its directory, or next to it if it replaces another at the end."""
-    place, new = directory.resolve(), pending(directory)
-    if not (place.is_dir() and any(place.iterdir())):
-        yield place
-        return
-    if new.exists():
-        check_free(new, True)
-        shutil.rmtree(new)
-    new.mkdir()
-    try:
-        yield new
-        check_free(directory, True)  # something may have been written meanwhile
-        replace_directory(new, place)
-    except BaseException:
-        if is_run(new):
-            message = f"{directory} is unchanged; the run that was to replace it is {new}"
-            warnings.warn(message, UserWarning, stacklevel=2)
-        else:
-            shutil.rmtree(new, ignore_errors=True)
-        raise
+def clear(directory: Path) -> None:
+    """Remove the files of an earlier run."""
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != ".lock":
+            path.unlink()

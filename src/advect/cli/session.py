@@ -22,7 +22,6 @@ from advect._util import query
 from advect._util.atomic import write_atomically
 from advect._util.checks import refuse_if
 from advect._util.result import Result, plain
-from advect.cli.code import Permission, load_network, load_object
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
 
@@ -67,8 +66,8 @@ class Facts(Result):
 class Session:
     """What a command uses while it runs: how it reads data, the files that it writes, its output."""
 
-    def __init__(self, output: Output, code: Permission) -> None:
-        self.output, self.code = output, code
+    def __init__(self, output: Output) -> None:
+        self.output = output
         self.read = output if isinstance(output, Reading) else Reading()
         self.unconverged: list[str] = []
         self.files: dict[str, Path] = {}
@@ -116,8 +115,6 @@ class Session:
         options = {k: v for k, v in options.items() if v is not None and k not in chosen}
         data = ad.datasets.load(reference, progress=self.progress, **options)
         data = data.to(device(read.device), read.dtype and getattr(torch, read.dtype))
-        if self.output.verbose:
-            say(f"{reference}: {data}")
         if not read.equal_mass:
             return data
         refuse_if(
@@ -131,7 +128,7 @@ class Session:
     def coders(self) -> dict[str, Any]:
         """The encoder and decoder of the feature space."""
         return {
-            name: load_network(text, f"the {name}", self.code)
+            name: model_path(text, f"the {name}")
             for name, text in (self.read.space or {}).items()
             if name in ("encoder", "decoder")
         }
@@ -144,8 +141,6 @@ class Session:
         if coders:
             options["progress"] = self.progress
         space = ad.FeatureSpace.fit(source, target, **options)
-        if self.output.verbose:
-            say(space.describe())
         return space
 
     def pair(
@@ -170,13 +165,9 @@ class Session:
         from advect.data.dataset import has_classes
 
         texts: dict[str, Any] = dict(table or {})
-        embedding = texts.pop("embedding", None)
         if "label" not in texts and not all(map(has_classes, sets)):
             texts["label"] = "values"
-        if embedding is None:
-            return registry.make("cost", texts)
-        function = load_object(embedding, "an embedding", self.code)
-        return registry.make("cost", texts, feature=ad.Embedding(function))
+        return registry.make("cost", texts)
 
     def embedding(self, text: str) -> Any:
         """The ``embedding`` argument of the library."""
@@ -185,7 +176,7 @@ class Session:
         try:
             return query.typed(text, "int | float")
         except ValueError:
-            return load_network(text, "embedding", self.code)
+            return model_path(text, "embedding")
 
     def finish(
         self,
@@ -215,17 +206,9 @@ class Session:
 
 
 @contextmanager
-def session(
-    output: Output, *tables: Table, code: Iterable[str | None] = (), light: bool = False
-) -> Iterator[Session]:
-    """A session; code that ``tables`` or ``code`` name is refused here unless it is permitted.
-
-    ``light`` commands only read files and do not load torch.
-    """
-    named = [text for table in (*tables, output.space) for text in (table or {}).values()]
-    running = Session(output, Permission.given(output.run_code, [*named, *code]))
-    if not light:
-        _load_torch()
+def session(output: Output) -> Iterator[Session]:
+    """A session that shows each warning once."""
+    running = Session(output)
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -242,15 +225,12 @@ def session(
         yield running
 
 
-def _load_torch() -> None:
-    """Import torch, with a line on the terminal because it takes seconds."""
-    shown = "torch" not in sys.modules and sys.stderr is not None and sys.stderr.isatty()
-    if shown:
-        print("loading torch …", end="", file=sys.stderr, flush=True)
-    import torch as _torch  # noqa: F401
-
-    if shown:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+def model_path(text: str, what: str) -> Path:
+    """The path of an ONNX model. The command line runs no Python files and unpickles nothing."""
+    path = Path(text).expanduser()
+    remedy = "Export the model with torch.onnx.export, or call the function in Python."
+    refuse_if(path.suffix.lower() != ".onnx", f"{what} must be an ONNX file", path, remedy)
+    return path
 
 
 def device(name: str) -> Any:
@@ -262,7 +242,7 @@ def device(name: str) -> Any:
         torch.zeros(1, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         got = f"{name} ({str(error).splitlines()[0]})"
-        raise InputError("no such device", got, "Use cpu; see advect doctor.") from None
+        raise InputError("no such device", got, "Use cpu, for instance.") from None
     return place
 
 
@@ -272,11 +252,8 @@ def write_json(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def write_table(path: Path, result: Any) -> None:
-    """Write the table of a result as CSV, or the result as JSON."""
-    if path.suffix.lower() == ".json":
-        write_json(path, result.to_dict())
-    else:
-        write_atomically(path, result.to_pandas().to_csv(index=False).encode())
+    """Write the table of a result as CSV."""
+    write_atomically(path, result.to_pandas().to_csv(index=False).encode())
 
 
 def check_free_file(path: Path, overwrite: bool) -> None:

@@ -11,9 +11,7 @@ function drawChart(spec, { palette, colourOf, seek }) {
   const px = (x) => left + ((x - x0) / (x1 - x0)) * (width - left - right), py = (v) => height - low - ((scale(v) - y0) / (y1 - y0)) * (height - top - low);
   const lead = spec.series[0];
   const told = (s) => `from ${format(s.y[0])} to ${format(s.y[s.y.length - 1])}`;
-  const words = spec.runs
-    ? `${spec.title}: ${spec.series.map((s) => `${s.name} ${told(s)}`).join("; ")}`
-    : `${spec.title}: ${told(lead)} over steps ${x0} to ${x1}`;
+  const words = `${spec.title}: ${told(lead)} over steps ${x0} to ${x1}`;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words });
   picture.append(svg("title", {}, words), svg("text", { x: 0, y: 14, class: "title" }, spec.title + (spec.log ? " (log scale)" : "")));
   for (const value of spec.log ? powers(y0, y1, 5) : ticks(y0, y1, 4))
@@ -23,7 +21,7 @@ function drawChart(spec, { palette, colourOf, seek }) {
   const colour = (s, k) => {
     if (s.colour === null) return "var(--ink)";
     if (spec.classes) return colourOf(k);
-    return spec.series.length === 1 && !spec.runs ? "var(--accent)" : palette[ground()][s.colour % 10];
+    return spec.series.length === 1 ? "var(--accent)" : palette[ground()][s.colour % 10];
   };
   const rose = new Set(spec.rose), roseBetween = (from, to) => spec.rose.some((step) => step > from && step <= to);
   spec.series.forEach((s, k) => {
@@ -40,31 +38,25 @@ function drawChart(spec, { palette, colourOf, seek }) {
     if (risen) picture.append(svg("path", { d: risen, class: "rose" }));
   });
   const mark = svg("line", { class: "mark", y1: top - 4, y2: height - low }), reading = svg("text", { class: "reading", x: width - right, y: 14, "text-anchor": "end" });
-  const dots = (spec.classes ? [] : spec.runs ? spec.series : [lead]).map((s) => ({ s, node: svg("circle", { r: 4, fill: spec.runs ? colour(s, spec.series.indexOf(s)) : "var(--accent)" }) }));
-  picture.append(mark, ...dots.map((dot) => dot.node), reading);
-  const key = make("div", { className: "key" }), read = [];
-  if (spec.series.length > 1 || spec.runs)
-    spec.series.forEach((s, k) => {
-      const value = make("b", {});
-      read.push(value);
-      key.append(make("span", {}, make("i", { style: `background: ${colour(s, k)}` }), `${s.name} `, value));
-    });
+  const dot = svg("circle", { r: 4, fill: "var(--accent)", visibility: "hidden" });
+  picture.append(mark, dot, reading);
+  const key = make("div", { className: "key" });
+  if (spec.series.length > 1)
+    spec.series.forEach((s, k) => key.append(make("span", {}, make("i", { style: `background: ${colour(s, k)}` }), s.name)));
   if (spec.rose.length) key.append(make("span", {}, make("i", { style: "background: var(--amber-mark)" }), "the value rose"));
   spec.mark = (step) => {
     const x = px(Math.min(Math.max(step, x0), x1));
     mark.setAttribute("x1", x);
     mark.setAttribute("x2", x);
-    for (const { s, node } of dots) {
-      const j = closest(s.x, step);
-      node.setAttribute("visibility", s.y[j] === null ? "hidden" : "visible");
-      node.setAttribute("cx", px(s.x[j]));
-      if (s.y[j] !== null) node.setAttribute("cy", py(s.y[j]));
-      if (!spec.runs) node.setAttribute("fill", rose.has(s.x[j]) ? "var(--amber-mark)" : "var(--accent)");
-    }
     const j = closest(lead.x, step);
-    reading.textContent = spec.classes || spec.runs ? `step ${format(step)}` : `${format(lead.y[j])} at step ${lead.x[j]}`;
-    reading.classList.toggle("rose", !spec.runs && rose.has(lead.x[j]));
-    if (spec.runs) spec.series.forEach((s, k) => (read[k].textContent = format(s.y[closest(s.x, step)])));
+    if (!spec.classes && lead.y[j] !== null) {
+      dot.setAttribute("visibility", "visible");
+      dot.setAttribute("cx", px(lead.x[j]));
+      dot.setAttribute("cy", py(lead.y[j]));
+      dot.setAttribute("fill", rose.has(lead.x[j]) ? "var(--amber-mark)" : "var(--accent)");
+    } else dot.setAttribute("visibility", "hidden");
+    reading.textContent = spec.classes ? `step ${format(step)}` : `${format(lead.y[j])} at step ${lead.x[j]}`;
+    reading.classList.toggle("rose", rose.has(lead.x[j]));
   };
   picture.addEventListener("click", (event) => {
     const box = picture.getBoundingClientRect();

@@ -5,12 +5,10 @@ that it shows, thinned if there are too many.
 from __future__ import annotations
 
 import base64
-import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +21,6 @@ from advect.flows.loop import FlowResult
 from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solver
 from advect.spaces.inputs import require
 from advect.viz.states import Curve, curves_of, names_of, others, some_rows, spread
 from advect.viz.theme import class_marks, style
@@ -48,38 +44,41 @@ def thinned(data: LabeledDataset, what: str, notes: list[str]) -> tuple[LabeledD
     rows = torch.tensor(some_rows(len(data), _MAX_SAMPLES))
     if len(data) > _MAX_SAMPLES:
         notes.append(
-            f"Of {what}, a random sample of {len(rows):,} of {len(data):,} is shown; couplings and "
-            "class distances are those of the sample."
+            f"Of {what}, a random sample of {len(rows):,} of {len(data):,} is shown; class distances "
+            "are those of the sample."
         )
     return _take(data, rows), rows
 
 
 class Frames:
-    """The shown frames of a story, read one at a time.
+    """The shown frames of a story, read one at a time; damaged frames are left out with a note.
 
     Attributes:
         rows, n_all: the samples that are shown, and how many there are.
-        before, after: the shown samples before the flow and at its last frame.
+        before, after: the shown samples at the first and the last frame.
         steps, values, names: of the frames that ``read`` has passed: step numbers, objectives, and
             names of classes in order of appearance.
     """
 
     def __init__(self, story: Story, notes: list[str]) -> None:
         total = len(story.trajectory)
-        self._all, self._notes = story.trajectory, notes
+        self._trajectory, self._notes = story.trajectory, notes
         self._chosen = spread(total, _MAX_FRAMES)
         if len(self._chosen) < total:
             notes.append(f"{len(self._chosen)} of {total:,} recorded frames are shown.")
-        first = self._first_sound(range(total)).dataset.to("cpu")
-        (self.before, self.rows), self.n_all = thinned(first, "the flow", notes), len(first)
-        if story.source is not None and len(story.source) == len(first):
-            self.before = _take(story.source.to("cpu"), self.rows)
-        self.after = self._shown(self._first_sound(reversed(range(total))))
+        first = next(self._sound(range(total)), None)
+        last = next(self._sound(reversed(range(total))), None)
+        if first is None or last is None:
+            got = f"{total} frames"
+            raise InputError("all frames are damaged", got, "Restore the run from a copy.")
+        data = first.dataset.to("cpu")
+        (self.before, self.rows), self.n_all = thinned(data, "the flow", notes), len(data)
+        self.after = self._shown(last)
         self.steps, self.values, self.names, self._labels = [], [], [], []
 
     def read(self) -> Iterator[LabeledDataset]:
         """The dataset of each shown frame."""
-        for frame in filter(None, map(self._read, self._chosen)):
+        for frame in self._sound(self._chosen):
             data = self._shown(frame)
             self.steps.append(frame.index)
             self.values.append(frame.value)
@@ -87,23 +86,16 @@ class Frames:
             self._labels.append(data.labels)
             yield data
 
-    def _first_sound(self, positions: Iterable[int]) -> Frame:
-        """The first of some frames that is not damaged."""
-        frame = next(filter(None, map(self._read, positions)), None)
-        if frame is None:
-            got = f"{len(self._all)} frames"
-            raise InputError("all frames are damaged", got, "Restore the run from a copy.")
-        return frame
-
-    def _read(self, position: int) -> Frame | None:
-        """A frame; None and a note if it is damaged."""
-        try:
-            return self._all[position]
-        except InputError as error:
-            if (note := f"A frame is left out: {error}") not in self._notes:
-                self._notes.append(note)
-                warnings.warn(note, DamageWarning, stacklevel=2)
-            return None
+    def _sound(self, positions: Iterable[int]) -> Iterator[Frame]:
+        """Those of some frames that are not damaged."""
+        for position in positions:
+            try:
+                yield self._trajectory[position]
+            except InputError as error:
+                note = f"A frame is left out: {error}"
+                if note not in self._notes:
+                    self._notes.append(note)
+                    warnings.warn(note, DamageWarning, stacklevel=2)
 
     def _shown(self, frame: Frame) -> LabeledDataset:
         data = frame.dataset.to("cpu")
@@ -167,22 +159,20 @@ class Story:
 
     Attributes:
         trajectory: the recorded frames, in order.
-        target, source: the datasets; by default no target, and the first frame as source.
+        target: the dataset that the flow moves to.
         objective: (step, value) pairs; by default the values of the frames.
         terms, metrics: named curves of such pairs.
         status, message, diagnosis: how the flow ended, and its notes.
         n_steps, seconds: by default the step of the last frame, and unknown.
         setup: what was run, by name.
-        cost, solver: how samples and classes are compared on the page.
+        cost: how classes are compared on the page.
         names: of source and target.
         title, config, command: texts of the page.
         pictures: how samples look that are features of images.
-        digests: of the inputs, by name.
     """
 
     trajectory: Trajectory | Sequence[Frame]
     target: LabeledDataset | None = None
-    source: LabeledDataset | None = None
     objective: Curve = ()
     terms: Mapping[str, Curve] = field(default_factory=dict)
     metrics: Mapping[str, Curve] = field(default_factory=dict)
@@ -193,19 +183,14 @@ class Story:
     seconds: float | None = None
     setup: Mapping[str, str] = field(default_factory=dict)
     cost: GroundCost = field(default_factory=GroundCost)
-    solver: Solver = field(default_factory=Sinkhorn)
     names: tuple[str, str] = ("source", "target")
     title: str | None = None
     config: str | None = None
     command: str | None = None
     pictures: Callable[[LabeledDataset], LabeledDataset] | None = None
-    digests: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         others(self.target)
-        usable = self.pictures is None or callable(self.pictures)
-        what, remedy = "pictures must be a function of a dataset", "Pass for example space.invert."
-        require(usable, what, "another object", remedy)
         remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
         require(len(self.trajectory), "a report needs recorded frames", "none", remedy)
 
@@ -213,11 +198,9 @@ class Story:
     def of_result(cls, result: FlowResult) -> Story:
         """The story of a flow in memory."""
         objective, terms, metrics = curves_of(result)
-        compare = {k: v for k, v in result.options.items() if k in ("cost", "solver")}
         return cls(
             result.trajectory,
             target=result.target,
-            source=result.source,
             objective=objective,
             terms=terms,
             metrics=metrics,
@@ -227,7 +210,7 @@ class Story:
             n_steps=result.n_steps,
             seconds=result.seconds[-1],
             setup=_setup(result),
-            **compare,
+            cost=result.options.get("cost", GroundCost()),
         )
 
     @classmethod
@@ -258,32 +241,8 @@ class Story:
 
 
 def _setup(result: FlowResult) -> dict[str, str]:
-    """The settings of a flow as text."""
-    parts = {key: getattr(result, key) for key in ("dynamics", "integrator", "control")}
-    options = {"ground cost" if k == "cost" else k: v for k, v in result.options.items()} | parts
-    shown = {key: option_text(value) for key, value in options.items() if value is not None}
-    return {"functional": result.functional.name, **shown}
-
-
-def option_text(value: Any) -> str:
-    """An options object as code, without unset options and addresses of functions."""
-    if is_dataclass(type(value)):
-        options = {f.name: getattr(value, f.name) for f in fields(value) if f.repr}
-        chosen = {k: v for k, v in options.items() if v is not None and v is not False}
-        texts = (f"{name}={option_text(option)}" for name, option in chosen.items())
-        return f"{type(value).__name__}({', '.join(texts)})"
-    address = r"<(?:function|bound method) (\S+?)(?: of .*)?(?: at 0x[0-9a-f]+)?>"
-    return re.sub(address, r"\1", repr(value), flags=re.DOTALL)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as text.
-
-    Example:
-        >>> duration(0.21), duration(75), duration(7300)
-        ('0.21 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.3g} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    """The settings of a flow as text; the target of the functional is on the page itself."""
+    if result.functional is None:
+        return {}
+    options = {name: repr(value) for name, value in result.options.items() if value is not None}
+    return result.settings | {"functional": result.functional.name} | options

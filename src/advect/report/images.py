@@ -17,7 +17,7 @@ from advect.data.dataset import LabeledDataset
 from advect.spaces.images import Pixels, layout
 
 _MAX_IMAGES = 40
-_GRID_BUDGET, _THUMB_BUDGET = 680_000, 400_000  # characters; there are up to three thumbnail sheets
+_GRID_BUDGET, _THUMB_BUDGET = 680_000, 400_000  # characters; there are two thumbnail sheets
 _GRID_SIDE, _THUMB_SIDE = 64, 32  # pixels
 _BLOCK = 256  # images that are resized at once
 
@@ -53,10 +53,7 @@ class Album:
     """Collects the images of a flow, if its samples are images.
 
     Pixels are scaled by the range of the source and the target. ``pictures`` says how samples look
-    that are not images themselves.
-
-    Attributes:
-        how: where the images come from; empty if samples are images."""
+    that are not images themselves."""
 
     def __init__(
         self,
@@ -66,15 +63,11 @@ class Album:
         pictures: Callable[[LabeledDataset], LabeledDataset] | None = None,
     ) -> None:
         self._pictures = pictures if layout(before.sample_shape) is None else None
-        self.how = "" if self._pictures is None else "the image that the function pictures returns"
         before, after = self._look(before), self._look(after)
-        target = None if target is None else self._look(target)
-        alike = [] if target is None or target.sample_shape != before.sample_shape else [target.x]
-        self._shades = Shades.of(before.sample_shape, before.x, *alike)
-        self._sets = {"start": (self._shades, before.x), "end": (self._shades, after.x)}
-        if target is not None:
-            own = self._shades if alike else Shades.of(target.sample_shape, target.x)
-            self._sets["target"] = (own, target.x)
+        looks = [before, *([] if target is None else [self._look(target)])]
+        alike = [data.x for data in looks if data.sample_shape == before.sample_shape]
+        self._shades = Shades.of(before.sample_shape, *alike)
+        self._ends = {"start": before.x, "end": after.x}
         self._rows, self._columns = _grid_rows(before)
         self._sheets: list[np.ndarray] = []
 
@@ -94,16 +87,15 @@ class Album:
         images = np.stack(self._sheets, axis=1)  # (rows, frames, h, w, …)
         flat = images.reshape(-1, *images.shape[2:])
         sprite = fitting_sprite(flat, images.shape[1], _GRID_BUDGET)
-        low, high, last = self._shades.low, self._shades.high, self._sets["end"][1]
+        low, high, last = self._shades.low, self._shades.high, self._ends["end"]
         margin = 0.02 * (high - low)
         if float(last.min()) < low - margin or float(last.max()) > high + margin:
             notes.append(f"Pixels outside {low:.3g} … {high:.3g} are clipped.")
         thumbs = {
             name: fitting_sprite(
-                shades.pixels(x, _THUMB_SIDE), math.ceil(math.sqrt(len(x))), _THUMB_BUDGET
+                self._shades.pixels(x, _THUMB_SIDE), math.ceil(math.sqrt(len(x))), _THUMB_BUDGET
             )
-            for name, (shades, x) in self._sets.items()
-            if shades is not None
+            for name, x in self._ends.items()
         }
         grid = {"rows": self._rows, "columns": self._columns, "sprite": sprite}
         return {"grid": grid, "thumbs": thumbs}

@@ -96,9 +96,8 @@ def write_report(
 
     The page plays the recorded frames: particles in the plane or in space (samples of more
     dimensions are projected), images of the same samples if they are images, the objective, its
-    terms and metrics. For each sample it shows the target samples that it is coupled to. Tables
-    show the class distances before and after, and the matching of classes. Long runs and large
-    datasets are thinned, and the page says so.
+    terms and metrics. Tables show the class distances before and after, and the matching of
+    classes. Long runs and large datasets are thinned, and the page says so.
 
     Args:
         result: what ``ad.flow`` returned, a run directory, or a trajectory.

@@ -1,34 +1,30 @@
-// The player of a report: one time, shared by all flows of the page, their charts and their films.
+// The player of a report: one time, shared by the particles, the charts and the film.
 
 const page = JSON.parse(find("story").textContent);
 const { steps } = page, last = steps.length - 1;
 const state = { time: 0, playing: false, pinned: null, hover: null, only: null, yaw: -0.9, pitch: 0.35, go };
-const scenes = page.scenes.map((story) => scene(story, story.prefix, state, changed));
+const flow = scene(page, state, changed);
 const charts = page.charts.filter((spec) => spec.series.some((s) => s.y.some((v) => v !== null)));
 const frameNow = () => Math.round(state.time);
 
-function stepAt(time) {
-  const k = Math.min(last, Math.floor(time)), next = Math.min(last, k + 1);
-  return steps[k] + (time - k) * (steps[next] - steps[k]);
-}
 function show() {
-  const step = steps[frameNow()], [only, another] = scenes;
+  const step = steps[frameNow()];
   find("time").value = frameNow();
   find("time").setAttribute("aria-valuetext", `step ${step}`);
-  const rose = !another && page.rose.includes(step);
-  const value = another ? "" : ` · F = ${format(only.story.values[frameNow()])}${rose ? " · rose" : ""}`;
+  const rose = page.rose.includes(step);
+  const value = ` · F = ${format(page.values[frameNow()])}${rose ? " · rose" : ""}`;
   find("now").replaceChildren(`step ${step} of ${steps[last]}`, make("span", { className: "value", text: value }));
   find("now").classList.toggle("rose", rose);
-  for (const each of scenes) each.draw(each.timeAt(stepAt(state.time)));
+  flow.draw(state.time);
   for (const spec of charts) spec.mark(step);
 }
-function changed(films = false) {
+function changed(film = false) {
   if (document.activeElement !== find("sample")) {
     find("sample").value = state.pinned ?? "";
     say();
   }
   show();
-  if (films) scenes.forEach((each) => each.drawFilm());
+  if (film) flow.drawFilm();
 }
 function go(frame) {
   state.time = Math.min(last, Math.max(0, frame));
@@ -78,12 +74,12 @@ function keys(event) {
 
 // A sample by its number; one that is not there gets an answer.
 
-const total = Math.max(...page.scenes.map((story) => story.total));
+const { total } = page;
 function missing(row, bad) {
   if (bad || !Number.isInteger(row)) return `A sample is a whole number, here from 0 to ${total - 1}.`;
   if (row < 0 || row >= total) return `There is no sample ${row}: they go from 0 to ${total - 1}.`;
-  const shown = Array.from(scenes[0].rows);
-  if (scenes.some((each) => each.rows.includes(row))) return "";
+  const shown = Array.from(flow.rows);
+  if (shown.includes(row)) return "";
   return `Sample ${row} is not among the ${shown.length} of ${total} that are shown; the nearest that is has number ${shown[closest(shown, row)]}.`;
 }
 function say(answer = "") {
@@ -113,12 +109,12 @@ function embed() {
   else redraw();
 }
 function redraw() {
-  charts.forEach((spec) => drawChart(spec, { palette: page.palette, colourOf: scenes[0].colourOf, seek }));
-  scenes.forEach((each) => each.repaint());
+  charts.forEach((spec) => drawChart(spec, { palette: page.palette, colourOf: flow.colourOf, seek }));
+  flow.repaint();
   show();
 }
 async function start() {
-  for (const each of scenes) await each.start();
+  await flow.start();
   for (const spec of charts) spec.figure = make("figure");
   find("charts").append(...charts.map((spec) => spec.figure));
   const wishes = window.matchMedia("(prefers-color-scheme: dark)");

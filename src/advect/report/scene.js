@@ -1,24 +1,15 @@
-// A flow on a canvas: its particles, images and samples at a time that others choose. What is pointed at, turned or
-// shown alone is in a state that the flows of a page share.
+// A flow on a canvas: its particles, images and samples at a time that the player chooses. What is pointed at, turned
+// or shown alone is in the state of the player.
 
-function scene(story, prefix, state, changed) {
-  const $ = (id) => find(prefix + id);
-
+function scene(story, state, changed) {
   const { n, dim, steps, classes, target } = story;
   const last = steps.length - 1;
   const points = unpack(story.points, Int16Array); // [frame][sample][axis]
   const codes = unpack(story.codes, Uint16Array); // [frame][sample], or one frame where labels stay
   const origin = unpack(story.origin, Uint32Array);
   const goal = target && {
-    points: target.points && unpack(target.points, Int16Array),
+    points: unpack(target.points, Int16Array),
     codes: unpack(target.codes, Uint16Array),
-    own: unpack(target.own, Int16Array),
-    origin: unpack(target.origin, Uint32Array),
-  };
-  const partners = story.partners && {
-    count: story.partners.count,
-    positions: unpack(story.partners.positions, Uint16Array),
-    shares: unpack(story.partners.shares, Uint16Array),
   };
   const codeOf = (i, frame) => codes[(story.moving ? frame * n : 0) + i];
   const nameOf = (code) => (code === NO_CLASS ? "no label" : classes[code]);
@@ -82,7 +73,7 @@ function scene(story, prefix, state, changed) {
   }
   const radius = (width, height) => Math.round(20 * Math.min(4.6, Math.max(1.3, 0.13 * Math.sqrt((width * height) / n)))) / 20;
 
-  const stage = $("particles");
+  const stage = find("particles");
   let behind = null; // the target, drawn once for each size, theme, view and choice of class
   let spots = null; // where the particles are, for pointing at them
   function drawParticles() {
@@ -95,7 +86,7 @@ function scene(story, prefix, state, changed) {
       back.setTransform(ratio, 0, 0, ratio, 0, 0);
       if (story.axes) drawAxes(back, view, width, height, margin);
       if (dim === 3) drawBox(back, view);
-      if (goal && goal.points) scatter(back, places(dim, goal.points, 0, 0, 0, target.n, view), target.n, (i) => goal.codes[i], r, ratio, true);
+      if (goal) scatter(back, places(dim, goal.points, 0, 0, 0, target.n, view), target.n, (i) => goal.codes[i], r, ratio, true);
       behind = { key, canvas };
     }
     pen.drawImage(behind.canvas, 0, 0, width, height);
@@ -108,27 +99,11 @@ function scene(story, prefix, state, changed) {
     pen.strokeStyle = ink;
     pen.lineWidth = 1.2;
     pen.beginPath(); // the way it takes
-    let end = null;
     for (let frame = 0; frame <= last; frame++) {
       const k = (frame * n + i) * dim, spot = places(dim, points, k, k, 0, 1, view);
       pen.lineTo(spot.x[0], spot.y[0]);
-      end = spot;
     }
     pen.stroke();
-    if (partners && goal.points) {
-      pen.setLineDash([3, 3]);
-      for (const { position, share } of partnersOf(i)) {
-        const k = position * dim, spot = places(dim, goal.points, k, k, 0, 1, view);
-        pen.globalAlpha = 0.35 + 0.65 * share;
-        pen.beginPath();
-        pen.moveTo(end.x[0], end.y[0]);
-        pen.lineTo(spot.x[0], spot.y[0]);
-        pen.stroke();
-        pen.strokeRect(spot.x[0] - r - 2, spot.y[0] - r - 2, 2 * r + 4, 2 * r + 4);
-      }
-      pen.setLineDash([]);
-      pen.globalAlpha = 1;
-    }
     pen.lineWidth = 2;
     pen.beginPath();
     pen.arc(spots.x[i], spots.y[i], r + 4, 0, 2 * Math.PI);
@@ -177,7 +152,7 @@ function scene(story, prefix, state, changed) {
   const cells = [];
   function buildGrid() {
     const rows = story.grid.rows;
-    $("grid").style.setProperty("--columns", story.grid.columns);
+    find("grid").style.setProperty("--columns", story.grid.columns);
     rows.forEach((i, k) => {
       const canvas = make("canvas"), button = make("button", { type: "button", tabIndex: k ? -1 : 0 }, canvas);
       button.setAttribute("aria-label", `Sample ${origin[i]}, class ${nameOf(codeOf(i, 0))}`);
@@ -187,8 +162,8 @@ function scene(story, prefix, state, changed) {
       button.addEventListener("click", () => pin(i));
       cells.push({ canvas, button, i });
     });
-    $("grid").append(...cells.map((cell) => cell.button));
-    $("grid").addEventListener("keydown", (event) => {
+    find("grid").append(...cells.map((cell) => cell.button));
+    find("grid").addEventListener("keydown", (event) => {
       const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -story.grid.columns, ArrowDown: story.grid.columns };
       const here = cells.findIndex((cell) => cell.button === document.activeElement), next = here + moves[event.key];
       if (here < 0 || !(event.key in moves)) return;
@@ -211,46 +186,24 @@ function scene(story, prefix, state, changed) {
 
   // A sample: where it came from, and where it went.
 
-  function partnersOf(i) {
-    const found = [];
-    for (let k = i * partners.count; k < (i + 1) * partners.count; k++)
-      if (partners.shares[k] >= 100) found.push({ position: partners.positions[k], share: partners.shares[k] / 10000 });
-    return found;
-  }
-  function thumb(name, k, label, ...words) {
-    const item = make("li");
-    if (sheets.named[name]) {
-      const canvas = drawCell(make("canvas"), name, k);
-      canvas.setAttribute("role", "img");
-      canvas.setAttribute("aria-label", label);
-      item.append(canvas);
-    }
-    words.forEach((text) => item.append(make("div", { text })));
-    return item;
+  function thumb(name, i) {
+    const canvas = drawCell(make("canvas"), name, i);
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `Sample ${origin[i]} at the ${name}`);
+    return make("li", {}, canvas, make("div", { text: name }));
   }
   let shown;
   function drawDetails() {
     const i = chosen(), key = i === null ? "" : `${i} ${story.moving ? frameNow() : 0}`;
     if (key === shown) return;
     shown = key;
-    if (i === null) return $("details").replaceChildren();
+    if (i === null) return find("details").replaceChildren();
     const first = nameOf(codeOf(i, 0)), now = nameOf(codeOf(i, frameNow()));
     const head = make("p", {}, make("b", { text: `Sample ${origin[i]}` }), `, class ${first}${now === first ? "" : `, now ${now}`}`);
-    const parts = [head];
     const list = make("ul", { className: "thumbs" });
     if (story.thumbs)
-      list.append(thumb("start", i, `Sample ${origin[i]} at the start`, "start"), make("li", { className: "arrow", text: "→" }), thumb("end", i, `Sample ${origin[i]} at the end`, "end"));
-    if (partners) {
-      const found = partnersOf(i);
-      if (story.thumbs) list.append(make("li", { className: "arrow", text: "⇢" }));
-      else parts.push(make("p", { text: found.length ? "It ends coupled to" : "Its mass is spread over many target samples" }));
-      for (const { position, share } of found) {
-        const own = goal.own[position] < 0 ? "no label" : target.classes[goal.own[position]];
-        const label = `${story.names[1]} sample ${goal.origin[position]}, class ${own}`;
-        list.append(thumb("target", position, label, `${Math.round(100 * share)} %`, `class ${own}`, `no. ${goal.origin[position]}`));
-      }
-    }
-    $("details").replaceChildren(...parts, list);
+      list.append(thumb("start", i), make("li", { className: "arrow", text: "→" }), thumb("end", i));
+    find("details").replaceChildren(head, list);
   }
   const rowOf = (i) => (i === null ? null : origin[i]);
   function point(i) {
@@ -290,8 +243,8 @@ function scene(story, prefix, state, changed) {
     stage.addEventListener("pointercancel", () => (drag = null));
     if (dim !== 3) return;
     stage.classList.add("turns");
-    $("turn").hidden = false;
-    $("turn").addEventListener("click", (event) => {
+    find("turn").hidden = false;
+    find("turn").addEventListener("click", (event) => {
       const [yaw, pitch] = (event.target.dataset.turn ?? "0,0").split(",").map(Number);
       turn(state.yaw + yaw, state.pitch + pitch);
     });
@@ -324,9 +277,9 @@ function scene(story, prefix, state, changed) {
         state.only = state.only === code ? null : code;
         changed(true);
       });
-      $("legend").append(button);
+      find("legend").append(button);
     });
-    if (goal && goal.points) $("legend").append(make("span", { className: "quiet", style: "padding: 4px 8px; display: inline-flex; gap: 5px; align-items: center" }, ...entry(NO_CLASS, `${story.names[1]} (hollow)`, true)));
+    if (goal) find("legend").append(make("span", { className: "quiet", style: "padding: 4px 8px; display: inline-flex; gap: 5px; align-items: center" }, ...entry(NO_CLASS, `${story.names[1]} (hollow)`, true)));
   }
   const swatches = [];
 
@@ -340,14 +293,14 @@ function scene(story, prefix, state, changed) {
       button.addEventListener("click", () => state.go(frame));
       film.push({ frame, canvas, images, button });
     }
-    $("film").append(...film.map((moment) => moment.button));
+    find("film").append(...film.map((moment) => moment.button));
   }
   function drawFilm() {
     for (const { frame, canvas, images } of film) {
       if (!canvas.clientWidth) continue; // not shown on a small screen
       const { pen, width, height, ratio } = prepare(canvas), view = camera(story, state, width, height, { left: 5, low: 5, edge: 5 });
       const r = Math.max(0.9, 0.8 * radius(width, height));
-      if (goal && goal.points) scatter(pen, places(dim, goal.points, 0, 0, 0, target.n, view), target.n, (i) => goal.codes[i], r, ratio, true);
+      if (goal) scatter(pen, places(dim, goal.points, 0, 0, 0, target.n, view), target.n, (i) => goal.codes[i], r, ratio, true);
       scatter(pen, placesAt(frame, view), n, (i) => codeOf(i, frame), r, ratio, false);
       if (images) drawMosaic(images, frame);
     }
@@ -366,7 +319,7 @@ function scene(story, prefix, state, changed) {
     drawParticles();
     if (story.grid) drawGrid();
     drawDetails();
-    [...$("legend").querySelectorAll("button")].forEach((button, k) => button.setAttribute("aria-pressed", String(state.only === k)));
+    [...find("legend").querySelectorAll("button")].forEach((button, k) => button.setAttribute("aria-pressed", String(state.only === k)));
     film.forEach(({ frame, button }) => button.setAttribute("aria-current", String(frame === frameNow())));
   }
   function repaint() {
@@ -381,15 +334,8 @@ function scene(story, prefix, state, changed) {
       buildGrid();
     }
     buildLegend();
-    if ($("film")) buildFilm();
+    buildFilm();
     watchStage();
   }
-  // The time, in frames, at which the flow is at a step; before the first and after the last it stands still.
-  function timeAt(step) {
-    const next = steps.findIndex((other) => other >= step);
-    if (next < 0) return last;
-    if (next === 0 || steps[next] === step) return next;
-    return next - (steps[next] - step) / (steps[next] - steps[next - 1]);
-  }
-  return { story, start, draw, drawFilm, repaint, timeAt, colourOf, rows: origin };
+  return { start, draw, drawFilm, repaint, colourOf, rows: origin };
 }

@@ -1,37 +1,32 @@
-"""The content of a flow's page: points for the player, couplings, images, charts, tables and tiles.
+"""The content of a flow's page: points for the player, images, charts, tables and tiles.
 
 A page stays below 3 MB: beyond a limit, frames and samples are thinned."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from advect._util.result import Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
-from advect.data.conversions import target_facts, target_names
+from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.data.labels import label_confidence, require_targets
-from advect.errors import ConvergenceWarning, InputError
-from advect.ot.solver import Solver
-from advect.report.frames import Curve, Frames, Story, codes_of, duration, pack_integers, thinned
+from advect.errors import InputError
+from advect.report.frames import Curve, Frames, Story, codes_of, pack_integers, thinned
 from advect.report.images import Album
 from advect.transport.class_tables import class_distances, match_classes
 from advect.transport.notes import rises
-from advect.viz.states import as_array, principal_components
+from advect.viz.states import View, as_array, plane_view
 from advect.viz.theme import DARK, LIGHT
 
 _FULL = 32767  # the largest 16-bit integer: half the side of the box
 _MAX_KNOTS = 500  # points of a curve
 _MAX_CLASSES = 30  # rows and columns of a readable table
-_PARTNERS = 3  # target samples shown for each sample
 
 
 def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
@@ -40,9 +35,7 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     frames = Frames(story, remarks)
     before, after = frames.before, frames.after
     whole = None if story.target is None else story.target.to("cpu")
-    target, rows = (None, torch.empty(0))
-    if whole is not None:
-        target, rows = thinned(whole, "the target", remarks)
+    target = None if whole is None else thinned(whole, "the target", remarks)[0]
     shown = [before, after]
     if target is not None and target.dim == before.dim:
         shown.append(target)
@@ -52,13 +45,13 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
     album = Album(before, after, target, story.pictures)
     view, how, axes = view_of(shown)
     clouds = []
-    for rho in frames.read():
-        clouds.append(view(rho))
-        album.add(rho)
+    for data in frames.read():
+        clouds.append(view(data))
+        album.add(data)
     points = np.stack(clouds)  # (frames, n, dim)
-    goal = view(shown[2]) if len(shown) == 3 else None
-    cloud = np.concatenate([*points, *([] if goal is None else [goal])])
-    low, high = cloud.min(axis=0), cloud.max(axis=0)
+    targets = [view(data) for data in shown[2:]]  # one or none
+    every_point = np.concatenate([*points, *targets])
+    low, high = every_point.min(axis=0), every_point.max(axis=0)
     centre, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-12)
 
     def packed(points: np.ndarray) -> str:
@@ -67,8 +60,7 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         return pack_integers(scaled, "<i2")
 
     charts = _charts(story, frames)
-    scene: dict[str, Any] = {
-        "prefix": "",
+    player: dict[str, Any] = {
         "dim": points.shape[2],
         "n": len(before),
         "total": frames.n_all,
@@ -81,73 +73,26 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "axes": axes,
         **frames.packed(),
         "names": list(story.names),
-        "target": target
-        and {
-            "n": len(target),
-            "points": None if goal is None else packed(goal),
-            "codes": pack_integers(codes_of(target.labels, frames.names), "<u2"),
-            "own": pack_integers(target.y.numpy(), "<i2"),
-            "classes": [str(name) for name in target.classes],
-            "origin": pack_integers(rows.numpy(), "<u4"),
-        },
-        "partners": None if target is None else _packed_partners(after, target, story, remarks),
+        "target": None,
         **album.packed(remarks),
-    }
-    terms = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
-    tables = [Table("Terms of the objective", ("term", "first", "last"), terms)] if terms else []
-    if target is not None and has_classes(before) and has_classes(target):
-        tables += class_tables(before, after, target, story.cost, remarks)
-    player = {
-        "scenes": [scene],
-        "steps": frames.steps,
         "charts": charts,
         "rose": charts[0]["rose"],
         "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
     }
+    terms = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
+    tables = [Table("Terms of the objective", ("term", "first", "last"), terms)] if terms else []
+    if target is not None and targets:
+        codes = pack_integers(codes_of(target.labels, frames.names), "<u2")
+        player["target"] = {"n": len(target), "points": packed(targets[0]), "codes": codes}
+    if target is not None and has_classes(before) and has_classes(target):
+        tables += class_tables(before, after, target, story.cost, remarks)
     page = _summary(story, frames, whole) | {
         "how": how,
         "remarks": remarks,
-        "images": scene["grid"] is not None,
-        "pictured": album.how,
+        "images": player["grid"] is not None,
+        "pictured": story.pictures is not None,
     }
     return page, player, tables
-
-
-def _packed_partners(
-    after: LabeledDataset, target: LabeledDataset, story: Story, remarks: list[str]
-) -> dict[str, Any] | None:
-    """The target samples that each sample is coupled to."""
-    try:
-        positions, shares = partners(after, target, story.cost, story.solver, remarks)
-    except InputError as error:
-        remarks.append(f"Samples are not coupled to the target: {error}")
-        return None
-    return {
-        "count": positions.shape[1],
-        "positions": pack_integers(positions, "<u2"),
-        "shares": pack_integers(np.rint(shares * 10_000), "<u2"),
-    }
-
-
-def partners(
-    rho: LabeledDataset,
-    target: LabeledDataset,
-    cost: GroundCost,
-    solver: Solver,
-    remarks: list[str],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and shares (n, k) of the largest entries of each row of the transport plan."""
-    dtype = solver.dtype or torch.promote_types(rho.x.dtype, target.x.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solved = solver.solve(cost.between(rho, target).matrix(dtype), rho.weights, target.weights)
-    if not solved.converged:
-        error = f"its marginal error is {solved.marginal_error:.1e}"
-        remarks.append(f"The final coupling did not converge: {error}. Raise epsilon.")
-    plan = solved.plan().double()
-    shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-    top = shares.topk(min(_PARTNERS, shares.shape[1]), dim=1)
-    return top.indices.numpy(), top.values.numpy()
 
 
 def class_tables(
@@ -169,25 +114,27 @@ def class_tables(
     except InputError as error:
         remarks.append(f"Classes are not compared: {error}")
         return []
-    values = np.asarray(matching, dtype=float)
-    shares = values / np.maximum(values.sum(axis=1, keepdims=True), 1e-300)
     if max(*first.shape, *last.shape) > _MAX_CLASSES:
-        best = shares.argmax(axis=1).tolist()
-        rows = [
-            [str(name), str(matching.columns[j]), f"{share[j]:.0%}"]
-            for name, j, share in zip(matching.rows, best, shares, strict=True)
-        ]
-        return [Table("Class matching after the flow", ("class", "target class", "share"), rows)]
+        remarks.append(
+            f"Class tables are left out, because there are more than {_MAX_CLASSES} classes."
+        )
+        return []
+    masses = np.asarray(matching, dtype=float)
+    shares = masses / np.maximum(masses.sum(axis=1, keepdims=True), 1e-300)
     about = "W₂ between the class laws, in the units of the features."
     return [
-        _heat("Class distances before the flow", first, np.asarray(first, dtype=float), about),
-        _heat("Class distances after the flow", last, np.asarray(last, dtype=float), about),
-        _heat("Class matching after the flow", matching, shares, "Shares of each source class."),
+        _heat("Class distances before the flow", first, about),
+        _heat("Class distances after the flow", last, about),
+        _heat(
+            "Class matching after the flow",
+            replace(matching, values=shares),
+            "Shares of each source class.",
+        ),
     ]
 
 
-def _heat(title: str, table: ClassTable, values: np.ndarray, caption: str) -> Table:
-    rows = [[str(k), *line] for k, line in zip(table.rows, values.tolist(), strict=True)]
+def _heat(title: str, table: ClassTable, caption: str) -> Table:
+    rows = [[str(name), *row] for name, row in zip(table.rows, table.values.tolist(), strict=True)]
     return Table(title, ("", *map(str, table.columns)), rows, heat=True, caption=caption)
 
 
@@ -222,9 +169,8 @@ def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dic
 
 def _rises(story: Story, frames: Frames) -> list[int]:
     """The steps at which the objective rose by more than rounding."""
-    curve = _objective(story, frames)
+    curve, terms = _objective(story, frames), list(story.terms.values())
     sizes = [abs(value) for _, value in curve]
-    terms = list(story.terms.values())
     if terms and all(len(term) == len(curve) for term in terms):
         sizes = [sum(abs(value) for _, value in parts) for parts in zip(*terms, strict=True)]
     points = [(*at, size) for at, size in zip(curve, sizes, strict=True) if math.isfinite(at[1])]
@@ -252,15 +198,10 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
     title, samples = f"Flow of {source_name}", f"{frames.n_all:,}"
     classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
     settings = {source_name: described(frames.before, frames.n_all)}
-    sides = {source_name: frames.before, f"{source_name}, last": frames.after}
     if target is not None:
         title, samples = f"{source_name} → {target_name}", f"{samples} → {len(target):,}"
         settings[target_name] = described(target, len(target))
-        sides[target_name] = target
         classes += f" → {len(target.classes)}"
-    for side, data in sides.items():
-        settings |= {f"{name} of {side}": text for name, text in target_facts(data).items()}
-    digests = {f"digest of {name}": value[:12] for name, value in story.digests.items()}
     return {
         "title": story.title or title,
         "status": story.status,
@@ -269,14 +210,14 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
         "tiles": [
             ("objective", _change(_objective(story, frames))),
             ("steps", f"{frames.steps[-1] if story.n_steps is None else story.n_steps:,}"),
-            *([] if story.seconds is None else [("time", duration(story.seconds))]),
+            *([] if story.seconds is None else [("time", f"{story.seconds:.3g} s")]),
             ("samples", samples),
             ("classes", classes)
             if has_classes(frames.before)
             else ("target", ", ".join(target_names(frames.before))),
             *((str(name), _change(curve)) for name, curve in story.metrics.items() if len(curve)),
         ],
-        "settings": {**settings, **story.setup, **digests},
+        "settings": {**settings, **story.setup},
         "config": story.config,
         "command": story.command,
         "last": len(frames.steps) - 1,
@@ -289,63 +230,27 @@ def described(data: LabeledDataset, n: int) -> str:
     Example:
         >>> import advect as ad
         >>> described(ad.datasets.load("digits", n=20), 1797)
-        '1,797 samples of 8 × 8, 10 classes'
+        '1,797 samples of shape 8 × 8, classes: 10'
     """
-    shape = " × ".join(str(size) for size in data.sample_shape) or "1"
-    if len(data.sample_shape) < 2:
-        shape += " feature" if shape == "1" else " features"
-    if not has_classes(data):
-        return f"{n:,} samples of {shape}, target {', '.join(target_names(data))}"
-    k, soft = len(data.classes), ""
-    if data.has_soft_labels:
-        soft = f", soft labels (mean confidence {label_confidence(data).mean():.2f})"
-    return f"{n:,} samples of {shape}, {k} class{'es' if k != 1 else ''}{soft}"
-
-
-# Points of the page
-
-View = Callable[[LabeledDataset], np.ndarray]
+    shape = " × ".join(map(str, data.sample_shape))
+    labels = f"target {', '.join(target_names(data))}"
+    if has_classes(data):
+        labels = f"classes: {len(data.classes)}"
+    return f"{n:,} samples of shape {shape}, {labels}"
 
 
 def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | None]:
-    """How datasets become points, a sentence that says how, and the names of the axes."""
-    first, dim = shown[0], shown[0].dim
-    if dim == 1 or not any(has_classes(data) or data.targets is None for data in shown):
-        return *_flat_view(shown), None
-    if dim in (2, 3):
-        axes = list(map(str, first.columns or ("feature 1", "feature 2"))) if dim == 2 else None
-        how = f"The {'two' if dim == 2 else 'three'} features."
-        return (lambda data: as_array(data.x)), how, axes
-    few = min(600, max(60, 3_000_000 // dim))  # more rows change principal components little
-    parts = [as_array(data.x[:: max(1, len(data) // few)]) for data in shown]
-    model = principal_components(np.concatenate(parts), 2)
-    share = float(np.nan_to_num(model.explained_variance_ratio_).sum())
-    whose = "the first and last frame" + (" and the target" if len(shown) == 3 else "")
-    how = f"The first two principal components of {whose} ({share:.0%} of the variance)."
-    return (lambda data: model.transform(as_array(data.x))), how, None
-
-
-def _flat_view(shown: Sequence[LabeledDataset]) -> tuple[View, str]:
-    """One feature or principal component, and above it the continuous target if there is one."""
-    first, classes = shown[0], has_classes(shown[0])
-    model, what = None, str((first.columns or ("feature",))[0])
-    if first.dim > 1:
-        model = principal_components(np.concatenate([as_array(data.x) for data in shown]), 1)
-        what = "first principal component"
-
-    def across(data: LabeledDataset) -> np.ndarray:
-        return as_array(data.x) if model is None else model.transform(as_array(data.x))
-
-    def up(data: LabeledDataset) -> np.ndarray:
-        if not classes:
-            return as_array(require_targets(data, "this view")[:, :1])
-        return np.modf(np.arange(len(data))[:, None] * 0.6180339887)[0] - 0.5  # evenly spread
-
-    wide, high = (
-        float(np.ptp(np.concatenate(list(map(axis, shown))))) or 1.0 for axis in (across, up)
-    )
-    scale = (0.2 if classes else 1.0) * wide / high
-    how = "One feature on the horizontal axis; the vertical axis only separates samples."
-    if not classes:
-        how = f"Horizontal: {what}. Vertical: {target_names(first)[0]}, scaled to the same width."
-    return (lambda data: np.column_stack([across(data), scale * up(data)])), how
+    """How datasets become points, a sentence that says how, and names of axes that have units."""
+    first = shown[0]
+    if first.dim == 3 and all(map(has_classes, shown)):
+        return (lambda data: as_array(data.x)), "The three features.", None
+    view, names = plane_view(shown)
+    if names is None:
+        names = list(map(str, first.columns or ("feature 1", "feature 2")))
+        return view, f"Horizontal: {names[0]}. Vertical: {names[1]}.", names
+    how = f"Horizontal: {names[0]}. Vertical: {names[1] or 'the order of the samples'}."
+    if first.dim > 1 and has_classes(first):  # principal components have one unit
+        return view, how, None
+    wide, high = np.ptp(np.concatenate(list(map(view, shown))), axis=0)
+    scale = np.array([1.0, (0.2 if has_classes(first) else 1.0) * (wide or 1.0) / (high or 1.0)])
+    return (lambda data: view(data) * scale), how, None

@@ -4,8 +4,13 @@ Each ``check_…`` runs an object on small problems with known answers, and rais
 that says which promise is broken.
 """
 
-from advect.testing.flows import check_functional, check_integrator, check_map
-from advect.testing.transport import check_cost, check_solver
+from advect.testing.checks import (
+    check_cost,
+    check_functional,
+    check_integrator,
+    check_map,
+    check_solver,
+)
 
 __all__ = [
     "check_cost",

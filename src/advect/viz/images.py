@@ -1,35 +1,20 @@
-"""Samples that are images, over time (paper, appendix E), and flows as films."""
+"""Samples that are images, over time (paper, appendix E)."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_positive
-from advect._util.progress import Progress, track
+from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.spaces.images import Pixels, layout
 from advect.spaces.inputs import require
-from advect.viz.points import Panel
-from advect.viz.states import (
-    Frames,
-    State,
-    as_array,
-    check_titles,
-    names_of,
-    others,
-    project,
-    states_of,
-)
-from advect.viz.theme import add_legend, class_marks, dress, new_figure, short, text_width
+from advect.viz.states import Frames, as_array, check_titles, states_of
+from advect.viz.theme import dress, new_figure, short, text_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,20 +48,25 @@ def image_grid(
         [5]
     """
     states = states_of(frames, columns, of_flow=12)
-    data = check_images(states)
+    data = [state.dataset for state in states]
+    shape = data[0].sample_shape
+    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
+    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    sizes = sorted({(len(each), each.sample_shape) for each in data})
+    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
     check_titles(titles, len(states))
     rows = min(check_count("rows", rows), len(data[0]))
     if len(data) == 1:
         lines = _class_rows(data[0], columns or 10)[:rows]
-        pictures = _padded([pixels(data[0], line) for line in lines])
+        pictures = _padded([_pixels(data[0], line) for line in lines])
         captions, heading = [""] * pictures.shape[1], "" if titles is None else titles[0]
     else:
         lines = [[i] for i in _in_turn(data[0], rows)]
-        pictures = np.stack([pixels(each, [i for (i,) in lines]) for each in data], axis=1)
+        pictures = np.stack([_pixels(each, [i for (i,) in lines]) for each in data], axis=1)
         steps = [str(k if state.step is None else state.step) for k, state in enumerate(states)]
         captions = steps if titles is None else [short(title, 24) for title in titles]
         heading = "" if titles is not None else "frame" if states[0].step is None else "step"
-    return _grid_figure(scaled(pictures), data[0], lines, captions, heading)
+    return _grid_figure(_scaled(pictures), data[0], lines, captions, heading)
 
 
 def _grid_figure(
@@ -95,7 +85,7 @@ def _grid_figure(
     tall = cell * height / width * len(names) + 0.45 + (0 if upright else wide)
     figure = new_figure(cell * len(captions) + 0.5 + text_width(names), tall)
     axes = figure.add_subplot()
-    axes.imshow(mosaic(pictures), interpolation="nearest")
+    axes.imshow(_mosaic(pictures), interpolation="nearest")
     places = [c * (width + 1) + width / 2 - 0.5 for c in range(len(captions))]
     axes.set_xticks(places, captions, rotation=0 if upright else 90)
     axes.set_yticks([r * (height + 1) + height / 2 - 0.5 for r in range(len(names))], names)
@@ -105,18 +95,7 @@ def _grid_figure(
     return figure
 
 
-def check_images(states: Sequence[State]) -> list[LabeledDataset]:
-    """The datasets of the states, which must be images of the same samples."""
-    data = [state.dataset for state in states]
-    shape = data[0].sample_shape
-    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
-    sizes = sorted({(len(each), each.sample_shape) for each in data})
-    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
-    return data
-
-
-def pixels(data: LabeledDataset, rows: list[int]) -> np.ndarray:
+def _pixels(data: LabeledDataset, rows: list[int]) -> np.ndarray:
     """Some samples as (n, H, W) or (n, H, W, 3), whatever the order of their channels."""
     channels, *sides = layout(data.sample_shape) or data.sample_shape
     shape = tuple(sides) if channels == 1 else (*sides, 3)
@@ -124,13 +103,13 @@ def pixels(data: LabeledDataset, rows: list[int]) -> np.ndarray:
     return as_array(Pixels(data.sample_shape, shape).apply(x)).reshape(len(rows), *shape)
 
 
-def scaled(pictures: np.ndarray) -> np.ndarray:
+def _scaled(pictures: np.ndarray) -> np.ndarray:
     """Values from 0 to 1: unchanged if they lie there, otherwise scaled over their common range."""
     low, high = min(0.0, float(np.nanmin(pictures))), max(1.0, float(np.nanmax(pictures)))
     return (pictures - low) / (high - low)
 
 
-def mosaic(pictures: np.ndarray) -> np.ndarray:
+def _mosaic(pictures: np.ndarray) -> np.ndarray:
     """(rows, columns, H, W, …) pictures in one RGBA image with transparent gaps of one pixel."""
     rows, columns, height, width, *_ = pictures.shape
     colour = pictures if pictures.ndim == 5 else np.repeat(pictures[..., None], 3, axis=4)
@@ -161,97 +140,3 @@ def _class_rows(data: LabeledDataset, most: int | None = None) -> list[list[int]
     order, codes = torch.randperm(len(data), generator=generator).tolist(), data.y.tolist()
     rows = ([i for i in order if codes[i] == code] for code in range(-1, len(data.classes)))
     return [members[:most] for members in rows if members]
-
-
-def animation(
-    frames: Frames,
-    path: str | Path,
-    *,
-    target: LabeledDataset | None = None,
-    fps: float = 12,
-    dpi: float = 110,
-    progress: Progress = None,
-) -> Path:
-    """Write a film of a flow with one picture for each frame: points, or images of each class.
-
-    Args:
-        frames: the result of a flow, a trajectory, or a list of datasets or recorded frames.
-            Samples of more than two dimensions are projected on two principal components.
-        path: ends in ``.gif``, or in ``.webp``, which has more colours and smaller files.
-        target: the dataset that the flow moves to, drawn behind particles.
-        fps: pictures per second, at most 50.
-        dpi: pixels per inch; the film is 5 to 7 inches wide.
-        progress: None shows a bar on stderr if it takes long, False shows nothing, a function is
-            called with (done, total).
-
-    Example:
-        >>> import tempfile, torch, advect as ad
-        >>> from advect import viz
-        >>> source = ad.datasets.gaussians(30, generator=torch.Generator().manual_seed(0))
-        >>> result = ad.flow(source, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     viz.animation(result, f"{folder}/flow.gif", fps=5).name
-        'flow.gif'
-    """
-    from matplotlib.animation import PillowWriter
-
-    path, fps, dpi = Path(path), check_positive("fps", fps), check_positive("dpi", dpi)
-    film, what = path.suffix.lower() in (".gif", ".webp"), "an animation is a .gif or .webp file"
-    require(film, what, repr(path.name), "Change the suffix.")
-    states = states_of(frames)
-    images = layout(states[0].dataset.sample_shape) is not None
-    figure, show = _images(states) if images else _particles(states, target)
-    show(0)
-    for _ in range(2):  # the first pass only approximates the layout
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    rate: Any = fps  # annotated as an int there
-    writer = PillowWriter(rate)
-    with (
-        track(len(states), f"drawing {path.name}", progress) as advance,
-        TemporaryDirectory() as folder,
-    ):
-        file = Path(folder, path.name)
-        with writer.saving(figure, str(file), dpi):
-            for position in range(len(states)):
-                show(position)
-                writer.grab_frame()
-                advance(1)
-        write_atomically(path, file.read_bytes())
-    return path
-
-
-_Scene = tuple[Any, Callable[[int], None]]  # a figure, and a function that draws a state on it
-
-
-def _particles(states: Sequence[State], target: LabeledDataset | None) -> _Scene:
-    drawn, names = project([*(s.dataset for s in states), *others(target)])
-    goal = None if target is None else drawn.pop()
-    states = [replace(state, dataset=data) for state, data in zip(states, drawn, strict=True)]
-    panel = Panel.around(drawn, goal, class_marks(names_of(drawn)), True, names)
-    figure = new_figure(4.8, 4.8 * panel.ratio + 0.3)
-    axes = figure.add_subplot()
-    add_legend(figure, panel.handles(drawn))
-    followed = len({data.x.shape for data in drawn}) == 1
-
-    def show(position: int) -> None:
-        axes.clear()
-        trail = states[: position + 1] if followed else ()
-        state = states[position]
-        panel.draw(axes, state.dataset, trail, title=state.caption(f"frame {position}"))
-
-    return figure, show
-
-
-def _images(states: Sequence[State]) -> _Scene:
-    data = check_images(states)
-    lines = _class_rows(data[0], 10)
-    frames = scaled(np.stack([_padded([pixels(each, line) for line in lines]) for each in data]))
-    figure = _grid_figure(frames[0], data[0], lines, [""] * frames.shape[2], " ")
-    axes = figure.axes[0]
-
-    def show(position: int) -> None:
-        axes.images[0].set_data(mosaic(frames[position]))
-        axes.title.set_text(states[position].caption(f"frame {position}"))
-
-    return figure, show

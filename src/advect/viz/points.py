@@ -115,7 +115,7 @@ def particles(
         for c, state in enumerate(states):
             end = math.inf if state.step is None else state.step
             passed = [each for each in paths.get(name, ()) if (each.step or 0) <= end]
-            title = state.caption() if titles is None else titles[c] if r == 0 else ""
+            title = state.caption if titles is None else titles[c] if r == 0 else ""
             axes = figure.add_subplot(cells[r, c])
             panels[r].draw(axes, state.dataset, passed, title=title, left=c == 0, name=name)
     add_legend(figure, panels[0].handles(itertools.chain(*drawn.values())))

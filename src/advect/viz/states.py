@@ -4,9 +4,9 @@ projection to the plane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 Frames = Sequence[LabeledDataset | Frame] | Trajectory | FlowResult
 Curve = Sequence[tuple[int, float]]
 
-_MAX_PCA_ROWS = 20_000
+View = Callable[[LabeledDataset], np.ndarray]
+
+_MAX_PCA_ROWS, _MAX_PCA_NUMBERS = 20_000, 30_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,9 @@ class State:
     dataset: LabeledDataset
     step: int | None = None
 
-    def caption(self, default: str = "") -> str:
-        return default if self.step is None else f"step {self.step}"
+    @property
+    def caption(self) -> str:
+        return "" if self.step is None else f"step {self.step}"
 
 
 def states_of(
@@ -116,55 +119,71 @@ def project(
     datasets: Sequence[LabeledDataset], feature: str | None = None
 ) -> tuple[list[LabeledDataset], tuple[str, str] | None]:
     """Datasets in the plane, all by one projection, and the names of the axes if they were projected."""
+    view, names = plane_view(datasets, feature)
+    if names is None:
+        return list(datasets), None
+    fields = {"sample_shape": (2,), "law": None, "law_index": None, "columns": None}
+    return [data.replace(x=torch.from_numpy(view(data)), **fields) for data in datasets], names
+
+
+def plane_view(
+    datasets: Sequence[LabeledDataset], feature: str | None = None
+) -> tuple[View, tuple[str, str] | None]:
+    """A function from datasets to points (n, 2), and the names of the axes unless samples have two features.
+
+    Samples of one feature are spread on the vertical axis. Data without classes show their continuous
+    target above a feature or the first principal component, other data two principal components."""
     dims = {data.dim for data in datasets}
     remedy = "Bring the datasets to one feature space with ad.harmonize."
     require(len(dims) == 1, "all frames and the target need one dimension", sorted(dims), remedy)
     if feature is not None or not all(map(has_classes, datasets)):
-        points, across = _first_coordinate(datasets, feature)
-        targets = [as_array(require_targets(data, "this figure")[:, :1]) for data in datasets]
-        points = [np.hstack(pair) for pair in zip(points, targets, strict=True)]
-        names = (across, target_names(datasets[0])[0])
-    elif dims == {2}:
-        return list(datasets), None
-    elif dims == {1}:
-        points = [np.pad(as_array(data.x), ((0, 0), (0, 1))) for data in datasets]
-        names = ("feature", "")
-    else:
-        points, names = _pca(datasets, 2)
-    fields = {"sample_shape": (2,), "law": None, "law_index": None, "columns": None}
-    pairs = zip(datasets, points, strict=True)
-    return [data.replace(x=torch.from_numpy(x), **fields) for data, x in pairs], names
+        across, name = _first_coordinate(datasets, feature)
+        names = (name, target_names(datasets[0])[0])
+        return (lambda data: np.hstack([across(data), _first_target(data)])), names
+    if dims == {2}:
+        return (lambda data: as_array(data.x)), None
+    if dims == {1}:
+        return (lambda data: np.hstack([as_array(data.x), _spread_rows(len(data))])), (
+            "feature",
+            "",
+        )
+    model, names = _principal_components(datasets, 2)
+    return (lambda data: model.transform(as_array(data.x))), (names[0], names[1])
 
 
-def _first_coordinate(
-    datasets: Sequence[LabeledDataset], feature: str | None
-) -> tuple[list[np.ndarray], str]:
+def _first_target(data: LabeledDataset) -> np.ndarray:
+    return as_array(require_targets(data, "this figure")[:, :1])
+
+
+def _spread_rows(n: int) -> np.ndarray:
+    """Numbers (n, 1) from −½ to ½, evenly spread (multiples of the golden ratio modulo 1)."""
+    return np.modf(np.arange(n)[:, None] * 0.6180339887)[0] - 0.5
+
+
+def _first_coordinate(datasets: Sequence[LabeledDataset], feature: str | None) -> tuple[View, str]:
     """A named feature, the only feature, or the first principal component."""
     columns = next((data.columns for data in datasets if data.columns), ())
     if feature is None and datasets[0].dim > 1:
-        points, (name,) = _pca(datasets, 1)
-        return points, name
+        model, names = _principal_components(datasets, 1)
+        return (lambda data: model.transform(as_array(data.x))), names[0]
     if feature is not None:
         check_known("feature", feature, columns)
     position = 0 if feature is None else columns.index(feature)
     name = str(columns[position]) if columns else "feature"
-    return [as_array(data.x)[:, position : position + 1] for data in datasets], name
+    return (lambda data: as_array(data.x)[:, position : position + 1]), name
 
 
-def _pca(datasets: Sequence[LabeledDataset], dim: int) -> tuple[list[np.ndarray], Any]:
-    """Principal components of all datasets together, and their names."""
-    parts = [as_array(data.x) for data in datasets]
-    stride = max(1, sum(map(len, parts)) // _MAX_PCA_ROWS)
-    model = principal_components(np.concatenate([part[::stride] for part in parts]), dim)
-    shares = np.nan_to_num(model.explained_variance_ratio_).tolist()
-    names = [f"PC {k}, {100 * share:.0f} % of the variance" for k, share in enumerate(shares, 1)]
-    return [model.transform(part) for part in parts], names
-
-
-def principal_components(rows: np.ndarray, dim: int) -> PCA:
-    """The first principal components of rows (n, d)."""
+def _principal_components(datasets: Sequence[LabeledDataset], dim: int) -> tuple[PCA, list[str]]:
+    """The first principal components of all datasets together, and their names."""
     from sklearn.decomposition import PCA
 
+    n = sum(map(len, datasets))
+    most = min(_MAX_PCA_ROWS, max(100, _MAX_PCA_NUMBERS // datasets[0].dim))
+    stride = max(1, n // most)
+    rows = np.concatenate([as_array(data.x[::stride]) for data in datasets])
     if len(rows) < dim:
         rows = np.repeat(rows, dim, axis=0)
-    return PCA(dim, random_state=0).fit(rows)
+    model = PCA(dim, random_state=0).fit(rows)
+    shares = np.nan_to_num(model.explained_variance_ratio_).tolist()
+    names = [f"PC {k}, {100 * share:.0f} % of the variance" for k, share in enumerate(shares, 1)]
+    return model, names

@@ -1,4 +1,4 @@
-"""Distances as heat maps, dendrograms and maps of the plane: between classes, and between datasets."""
+"""Distances as heat maps and maps of the plane: between classes, and between datasets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage
+from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import pdist, squareform
 
 from advect._util.checks import check_kind
@@ -67,50 +67,43 @@ def class_table(
     require(
         0 not in table.shape, "a table needs rows and columns", table.shape, "Check the classes."
     )
-    title = default if title is None else title
-    width, height = heat_size(table.rows, table.columns)
-    wide = max(width + 0.5, text_width([title], TEXT) + 0.2)
-    figure = new_figure(wide, height + (0.75 if title else 0.5))
-    axes = figure.add_subplot()
-    draw_heat(figure, axes, np.asarray(table, dtype=float), table.rows, table.columns)
+    values, title = np.asarray(table, dtype=float), default if title is None else title
+    figure, axes = _heat_map(values, table.rows, table.columns, title)
     for name, partner in partners.items():
         corner = table.columns.index(partner) - 0.5, table.rows.index(name) - 0.5
         frame = {"edgecolor": look().palette[0], "linewidth": 1.5, "zorder": 3}
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, **frame))
     axes.set(xlabel="target class", ylabel="source class")
-    if title:
-        figure.suptitle(title, fontsize=TEXT, color=look().ink)
     return figure
 
 
-def heat_size(rows: Sequence[Hashable], columns: Sequence[Hashable]) -> tuple[float, float]:
-    """Inches for a heat map with its names and its colour bar."""
-    numbered, width, height = _cell(len(rows), len(columns))
-    across, down = (text_width([short(name) for name in names]) for names in (columns, rows))
-    below = SMALL / 72 if across < width else across
-    return width * len(columns) + down + (0 if numbered else 0.6), height * len(rows) + below
-
-
-def draw_heat(
-    figure: Any,
-    axes: Any,
+def _heat_map(
     values: np.ndarray,
     rows: Sequence[Hashable],
     columns: Sequence[Hashable],
+    title: str,
     *,
     lowest: float | None = None,
-) -> None:
-    """A heat map with names on both sides; hatched cells have no number."""
+) -> tuple[Figure, Any]:
+    """A heat map with names on both sides, in a figure that fits it; hatched cells have no number."""
     from matplotlib.colors import LinearSegmentedColormap, Normalize
     from matplotlib.patches import Rectangle
 
+    numbered, width, height = _cell(*values.shape)
+    across, down = (text_width([short(name) for name in names]) for names in (columns, rows))
+    below = SMALL / 72 if across < width else across
+    wide = width * len(columns) + down + (0 if numbered else 0.6) + 0.5
+    tall = height * len(rows) + below + (0.75 if title else 0.5)
+    figure = new_figure(max(wide, text_width([title], TEXT) + 0.2), tall)
+    axes = figure.add_subplot()
+    if title:
+        figure.suptitle(title, fontsize=TEXT, color=look().ink)
     now, known = look(), values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = low if lowest is None else min(low, lowest)
     scale = Normalize(low, high if high > low else low + 1)
     colours = LinearSegmentedColormap.from_list("heat", now.heat).with_extremes(bad=now.ground)
     image = axes.imshow(values, cmap=colours, norm=scale, aspect="auto", interpolation="nearest")
-    numbered, width, height = _cell(*values.shape)
     for r, c in np.argwhere(~np.isfinite(values)):
         hatch = {"facecolor": now.grid, "edgecolor": now.line, "hatch": "////", "linewidth": 0}
         axes.add_patch(Rectangle((c - 0.5, r - 0.5), 1, 1, **hatch))
@@ -131,6 +124,7 @@ def draw_heat(
         bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05, aspect=30)
         bar.outline.set_visible(False)
         dress(bar.ax)
+    return figure, axes
 
 
 def _number(value: float, high: float) -> str:
@@ -160,19 +154,19 @@ def pairwise(
     title: str | None = None,
     heat: bool = True,
 ) -> Figure:
-    """Distances between k datasets: a heat map ordered by a dendrogram, and a map on which near
-    datasets are near.
+    """Distances between k datasets: a heat map, or a map on which near datasets are near.
 
-    The dendrogram joins groups by their average distance. The map minimizes the squared error of
-    the distances (metric scaling); its title has Kruskal's stress √(Σ (δ − d)² / Σ d²). Datasets
-    whose names have a common part before "/" have a common colour.
+    The heat map has near datasets next to each other (hierarchical clustering by average distances).
+    The map minimizes the squared error of the distances (metric scaling); its title has Kruskal's
+    stress √(Σ (δ − d)² / Σ d²). Datasets whose names have a common part before "/" have a common
+    colour.
 
     Args:
         values: (k, k) symmetric array of distances, or what ``ad.pairwise`` returned. NaN marks a
-            pair that failed: its cell is hatched, and dendrogram and map leave the dataset out.
+            pair that failed: its cell is hatched, and the map leaves the dataset out.
         names: the name of each dataset; results of ``ad.pairwise`` have them.
         title: the title of the figure.
-        heat: whether to draw the heat map. Without it, the map has room for more datasets.
+        heat: True draws the heat map, False the map.
 
     Example:
         >>> import numpy as np
@@ -192,35 +186,13 @@ def pairwise(
     known, shown = distances[np.ix_(complete, complete)], [names[i] for i in complete]
     if not heat:
         require(len(complete) >= 3, "a map needs three datasets", len(complete), "Add some.")
-        figure = new_figure(6.4, 6.0)
-        _draw_map(figure, figure.add_subplot(), known, shown, title)
-        return figure
-    tree = None
+        return _map(known, shown, title)
     if len(complete) > 1:
         tree = linkage(squareform(known, checks=False), "average", optimal_ordering=True)
         complete = [complete[leaf] for leaf in leaves_list(tree)]
     order = complete + [i for i in range(len(distances)) if i not in complete]
     rows = [names[position] for position in order]
-    width, height = np.maximum(heat_size(rows, rows), (2.2, 1.6))
-    mapped = len(complete) >= 3
-    room = min(5.0, max(3.4, height + 0.4)) if mapped else 0
-    figure = new_figure(width + room + 0.3, max(height + 0.9, 3.0 if mapped else 0))
-    parts: Any = [figure]
-    if mapped:
-        parts = figure.subfigures(1, 2, width_ratios=[width, room], wspace=0.02)
-    grid = parts[0].add_gridspec(2, 1, height_ratios=[0.6, height])
-    axes, branches = parts[0].add_subplot(grid[1]), parts[0].add_subplot(grid[0])
-    draw_heat(parts[0], axes, distances[np.ix_(order, order)], rows, rows, lowest=0.0)
-    if tree is not None:
-        plain = {"color_threshold": 0, "above_threshold_color": look().ink, "no_labels": True}
-        dendrogram(tree, ax=branches, **plain)
-        branches.collections[0].set_linewidth(0.9)
-    branches.set(xlim=(0, 10 * len(rows)), xticks=[], title=title or "")  # leaves are ten apart
-    branches.locator_params(axis="y", nbins=3)
-    dress(branches)
-    branches.spines[["top", "right", "bottom"]].set_visible(False)
-    if mapped:
-        _draw_map(figure, parts[1].add_subplot(), known, shown, None)
+    figure, _ = _heat_map(distances[np.ix_(order, order)], rows, rows, title or "", lowest=0.0)
     return figure
 
 
@@ -267,11 +239,11 @@ def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
     return distances
 
 
-def _draw_map(
-    figure: Any, axes: Any, distances: np.ndarray, names: Sequence[Hashable], title: str | None
-) -> None:
+def _map(distances: np.ndarray, names: Sequence[Hashable], title: str | None) -> Figure:
     """Points in the colours of their groups, which are the parts of the names before "/"."""
     points, stress = plane_map(distances)
+    figure = new_figure(6.4, 6.0)
+    axes = figure.add_subplot()
     groups = [str(name).partition("/")[0] for name in names]
     grouped = 1 < len(set(groups)) < len(points)
     for group, mark in class_marks(groups if grouped else [""]).items():
@@ -289,7 +261,7 @@ def _draw_map(
     axes.locator_params(nbins=4)
     dress(axes, grid=True)
     if len(names) > _MAX_NAMED:
-        return
+        return figure
     apart = squareform(pdist(points)) + np.diag(np.full(len(points), np.inf))
     looks = {"fontsize": SMALL if len(names) <= 15 else 5.5, "color": look().ink, "zorder": 4}
     for name, point, nearest in zip(names, points, points[apart.argmin(axis=1)], strict=True):
@@ -299,3 +271,4 @@ def _draw_map(
         axes.annotate(
             short(name), point, offset, textcoords="offset points", **sides, **looks
         ).set_in_layout(False)
+    return figure
