@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import advect as ad
 from advect.apps.few_shot import METHODS, Task
-from advect.apps.training import fit_on, half_and_half, predicted, renamed
+from advect.apps.training import fit_on, half_and_half, predicted
 from advect.data.dataset import LabeledDataset
 
 SIZE = 28
@@ -147,7 +147,7 @@ def noise(task: Task) -> LabeledDataset:
 
 
 def _mix(task: Task) -> tuple[Tensor, Tensor, torch.Generator]:
-    generator = task.generator()
+    generator = torch.Generator().manual_seed(task.seed)
     first = torch.arange(task.n) % len(task.few)
     return first, torch.rand(task.n, 1, generator=generator) / 2, generator
 
@@ -157,24 +157,6 @@ def _samples(task: Task, first: Tensor, x: Tensor) -> LabeledDataset:
         x = x.clamp(*task.options.bounds)
     weights = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
     return task.few.replace(x=x, y=task.few.y[first], weights=weights)
-
-
-def gaussian(task: Task) -> LabeledDataset:
-    """Draws of Gaussians whose covariances are half the shots', pooled, and half the source's."""
-    few = task.few.balanced()
-    lent = ad.classes.borrowed_laws(task.source, few)
-    laws = ad.classes.shrunk_laws(few, "pooled", 1.0).shrunk(lent, 0.5, rescale=True)
-    centres = few.replace(x=few.laws().means[few.y].to(few.x))
-    return ad.classes.smoothed(centres, laws, task.n, generator=task.generator())
-
-
-def smoothed(task: Task) -> LabeledDataset:
-    """The end of a flow of the source to the shots, smoothed by borrowed laws."""
-    few, n = task.few.balanced(), min(task.n, len(task.source))
-    laws = ad.classes.borrowed_laws(task.source, few)
-    around = ad.classes.smoothed(few, laws, n, generator=task.generator())
-    state = task.options.flow(task.source, around).dataset
-    return renamed(state, ad.ClassMatching.between(state, around).hard, task.few.classes)
 
 
 CONTROLS = {

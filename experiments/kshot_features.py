@@ -13,12 +13,10 @@ from kshot import (
     baselines,
     embedded,
     encoded,
-    gaussian,
     images,
     network,
     shifted,
     shots_of,
-    smoothed,
     trained,
 )
 
@@ -37,8 +35,6 @@ COLUMNS = [
     "calibrated",
     "borrowed",
     "mixed",
-    "gaussian",
-    "smoothed",
     "final",
     "copies",
     "mixing",
@@ -91,10 +87,9 @@ def run(source: str, target: str, shots: int, seed: int, flows: bool = True) -> 
     small = Task(many.subset(range(FLOW_SAMPLES)), few, Logistic, options, FLOW_SAMPLES, seed)
     added = {"shots": None, "recommended": made.added}
     added |= {way: METHODS[way](task) for way in ("calibrated", "borrowed", "mixed", "source")}
-    added["gaussian"] = gaussian(task)
     added |= {way: CONTROLS[way](small) for way in CONTROLS if flows or way != "copies"}
     if flows:
-        added |= {"smoothed": smoothed(small), "final": METHODS["final"](small)}
+        added["final"] = METHODS["final"](small)
     accuracies = {name: trained(Logistic(), few, more, test) for name, more in added.items()}
     more = _augmented(pictures, source, seed)
     accuracies["shots + augmentation"] = trained(Logistic(), few, more, test)

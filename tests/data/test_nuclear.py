@@ -117,15 +117,3 @@ def test_geodesics_have_constant_speed(kind, t):
     between = ad.bures(*sides).diagonal().sqrt()
     torch.testing.assert_close(ad.bures(sides[0], middle).diagonal().sqrt(), t * between)
     torch.testing.assert_close(ad.bures(middle, sides[1]).diagonal().sqrt(), (1 - t) * between)
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_shrinkage_toward_rescaled_laws(scale):
-    """(1 − λ) S + λ tr(S)/tr(T) T, whatever the size of S."""
-    roots = torch.rand(2, 2, 3, 3, generator=torch.Generator().manual_seed(5)).double()
-    own, toward = roots.mT @ roots
-    laws, other = (ad.Gaussians(torch.zeros(2, 3).double(), Full(S)) for S in (scale * own, toward))
-    ratio = scale * own.diagonal(dim1=1, dim2=2).sum(1) / toward.diagonal(dim1=1, dim2=2).sum(1)
-    expected = 0.7 * scale * own + 0.3 * ratio[:, None, None] * toward
-    found = laws.shrunk(other, 0.3, rescale=True).covariances()
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12 * scale)

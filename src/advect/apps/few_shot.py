@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect.apps.borrowing import borrow
 from advect.apps.training import (
     Choice,
     Classifier,
@@ -24,13 +25,11 @@ from advect.apps.training import (
     predicted,
     renamed,
 )
-from advect.classes.borrowing import borrow
 from advect.classes.matching import ClassMatching
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 
 _N_FOLDS = 3
-_N_EPISODES, _EPISODE_TEST = 2, 300  # rounds with source classes as the target, samples of each
 _PRIOR_GAIN = 0.02  # expected lead of the first method, and the standard deviation of this lead
 _MANY_SHOTS = 30  # samples per class from which the source is not expected to help
 _CLEAR = 1.5  # standard errors after which the prior no longer counts
@@ -87,20 +86,23 @@ def match_by_votes(
     return {name: class_map[name] for name in source.classes if name in class_map}
 
 
-def _borrowed(task: Task, matching: ClassMatching | None = None, **options: Any) -> LabeledDataset:
+def _borrowed(task: Task, **options: Any) -> LabeledDataset:
     """The few samples with residuals of the matched source classes."""
-    options |= {"n": task.n, "generator": torch.Generator().manual_seed(task.seed)}
-    data, bounds = (
-        borrow(task.source, task.few.balanced(), matching, **options),
-        task.options.bounds,
-    )
+    generator = torch.Generator().manual_seed(task.seed)
+    data = borrow(task.source, task.few.balanced(), task.n, generator, **options)
+    bounds = task.options.bounds
     return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
+
+
+def _mixed(task: Task) -> LabeledDataset:
+    """The few samples with residuals of the two nearest source classes."""
+    return _borrowed(task, matching=ClassMatching.nearest(task.few, task.source, 2))
 
 
 def _calibrated(task: Task) -> LabeledDataset:
     """Residuals of matched classes around likely means, proportional if no feature is negative."""
     signed = any(bool((part.x < 0).any()) for part in (task.source, task.few))
-    return _borrowed(task, centre="calibrated", proportional=not signed)
+    return _borrowed(task, calibrated=True, proportional=not signed)
 
 
 def _source(task: Task) -> LabeledDataset:
@@ -118,52 +120,39 @@ def _final(task: Task) -> LabeledDataset:
 METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
     "shots": lambda task: None,  # the few samples alone
     "borrowed": _borrowed,
-    # residuals of the two nearest source classes
-    "mixed": lambda task: _borrowed(task, ClassMatching.nearest(task.few, task.source, 2)),
+    "mixed": _mixed,
     "calibrated": _calibrated,
     "final": _final,
     "source": _source,
     "source + borrowed": lambda task: half_and_half(_source(task), _borrowed(task)),
 }
 _USES_SOURCE_CLASSES = ("source", "source + borrowed")
-# for each method, whether held-out samples were classified correctly
-Correct = dict[str, list[bool]]
 
 
 def choose(task: Task, among: Collection[str]) -> Choice:
-    """Choose a method by the samples and the source alone.
+    """Choose a method by cross-validation on the few samples.
 
-    With two samples of a class or more, the few are held out fold by fold. With one, some classes of
-    the source stand for the target, and the others for the source. The first method is expected to
-    lead by 2 ± 2 points of accuracy, as on other datasets; held-out samples are weighed against that.
-    A method that uses source classes goes first if they have the target's names and a classifier of
-    the source recognizes the few samples. With thirty samples of each class, ``shots`` goes first.
+    The first method is expected to lead by 2 ± 2 points of accuracy, as on other datasets; held-out
+    samples are weighed against that. A method that uses source classes goes first if they have the
+    target's names and a classifier of the source recognizes the few samples. With thirty samples of
+    each class, ``shots`` goes first. With one sample of a class none can be held out, and the first
+    method is chosen.
     """
     methods = list(among)
     if len(methods) == 1:
         return Choice(methods[0], {}, 0, f"{methods[0]} is the only method given")
     uses_source = [method for method in methods if method in _USES_SOURCE_CLASSES]
-    counts = [task.few.counts[name] for name in present(task.few)]
-    first, named = methods[0], False
-    if min(counts) >= _MANY_SHOTS and "shots" in methods:
+    n_shots = min(task.few.counts[name] for name in present(task.few))
+    first, why_first = methods[0], ""
+    if n_shots >= _MANY_SHOTS and "shots" in methods:
         first = "shots"
     elif uses_source and task.same_names and _recognizes(task):
-        first, named = uses_source[0], True
-    methods = [first, *(method for method in methods if method != first)]
-    if min(counts) > 1:
-        best = _best(_on_folds(task, methods), f"{len(task.few)} held-out target samples")
-        by_name = "; the source has the target's classes by name" * (named and best.method == first)
-        return replace(best, reason=best.reason + by_name)
-    if named:
-        reason = f"{first}: the source has the target's classes by name and recognizes most samples"
+        first, why_first = uses_source[0], "; the source has the target's classes by name"
+    if n_shots == 1:
+        reason = f"{first}: with one sample of a class none can be held out{why_first}"
         return Choice(first, {}, 0, reason)
-    correct = _on_episodes(task, [m for m in methods if m not in _USES_SOURCE_CLASSES], max(counts))
-    if correct:  # other classes than the target's: only a clear answer counts
-        return _best(correct, "samples of source classes in the role of the target", 3)
-    reason = (
-        "with one sample of a class none can be held out, and there are not four source classes"
-    )
-    return Choice(first, {}, 0, f"{first}: {reason} that could stand for the target")
+    best = _best(_on_folds(task, [first, *(method for method in methods if method != first)]))
+    return replace(best, reason=best.reason + why_first) if best.method == first else best
 
 
 def _recognizes(task: Task) -> bool:
@@ -174,56 +163,33 @@ def _recognizes(task: Task) -> bool:
     return float(correct) > (1 + 1 / len(present(task.few))) / 2
 
 
-def _best(correct: Correct, where: str, error_scale: float = 1) -> Choice:
+def _on_folds(task: Task, methods: list[str]) -> dict[str, list[bool]]:
+    """For each method, whether held-out samples were classified correctly."""
+    n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
+    members = torch.nn.functional.one_hot(task.few.y)  # each class is spread evenly over the folds
+    folds = ((members.cumsum(dim=0) - 1) * members).sum(dim=1) % n_folds
+    correct: dict[str, list[bool]] = {method: [] for method in methods}
+    for fold in range(n_folds):
+        fold_task = replace(task, few=task.few.subset(folds != fold))
+        held_out = task.few.subset(folds == fold)
+        for method in methods:
+            model = task.classifier(task.seed)
+            fit_on(model.fit, half_and_half(fold_task.few, METHODS[method](fold_task)))
+            correct[method] += (predicted(model, held_out.samples) == held_out.y.cpu()).tolist()
+    return correct
+
+
+def _best(correct: dict[str, list[bool]]) -> Choice:
     """The method with the highest expected accuracy, given the expected lead of the first."""
     methods = list(correct)
     accuracies = {method: float(np.mean(correct[method])) for method in methods}
-    best = methods[0]
+    best, n = methods[0], len(correct[methods[0]])
     for method in sorted(methods[1:], key=lambda method: -accuracies[method]):
         gain = np.subtract(correct[method], correct[best], dtype=float)
-        error = error_scale * gain.std() / np.sqrt(len(gain))
+        error = gain.std() / np.sqrt(n)
         # posterior mean of a gain with prior N(−g, g²), observed with this error, is above 0
         if gain.mean() > min(error**2 / _PRIOR_GAIN, _CLEAR * error):
             best = method
             break
-    reason = f"{best} classifies {accuracies[best]:.1%} of {where} correctly"
-    return Choice(best, accuracies, len(correct[best]), reason)
-
-
-def _on_folds(task: Task, methods: list[str]) -> Correct:
-    n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
-    members = torch.nn.functional.one_hot(task.few.y)  # each class is spread evenly over the folds
-    folds = ((members.cumsum(dim=0) - 1) * members).sum(dim=1) % n_folds
-    correct: Correct = {method: [] for method in methods}
-    for fold in range(n_folds):
-        fold_task = replace(task, few=task.few.subset(folds != fold))
-        _evaluate(fold_task, task.few.subset(folds == fold), correct)
-    return correct
-
-
-def _on_episodes(task: Task, methods: list[str], shots: int) -> Correct:
-    """Rounds in which half of the source classes are the target; none with fewer than four."""
-    source = task.source
-    codes = [i for i, name in enumerate(source.classes) if source.counts[name] > shots]
-    if len(codes) < 4 or not methods:
-        return {}
-    correct: Correct = {method: [] for method in methods}
-    for episode in range(_N_EPISODES):
-        generator = torch.Generator().manual_seed(task.seed + episode)
-        order = torch.randperm(len(codes), generator=generator)[: len(codes) // 2]
-        target = torch.isin(source.y, torch.tensor(codes, device=source.y.device)[order])
-        rows = torch.randperm(len(source), generator=generator).to(target.device)
-        rows = rows[target[rows]]
-        taken = torch.cat([rows[source.y[rows] == c][:shots] for c in source.y[rows].unique()])
-        rest = rows[~torch.isin(rows, taken)][:_EPISODE_TEST]
-        parts = {"source": source.subset(~target), "few": source.subset(taken)}
-        episode_task = replace(task, **parts, seed=task.seed + episode)
-        _evaluate(episode_task, source.subset(rest), correct)
-    return correct
-
-
-def _evaluate(task: Task, held_out: LabeledDataset, correct: Correct) -> None:
-    for method, answers in correct.items():
-        model = task.classifier(task.seed)
-        fit_on(model.fit, half_and_half(task.few, METHODS[method](task)))
-        answers += (predicted(model, held_out.samples) == held_out.y.cpu()).tolist()
+    reason = f"{best} classifies {accuracies[best]:.1%} of {n} held-out target samples correctly"
+    return Choice(best, accuracies, n, reason)

@@ -27,8 +27,7 @@ from advect.apps.label_methods import (
     held_out_scores,
     part_to_compare,
 )
-from advect.apps.training import joined, renamed, sample_figures
-from advect.classes.borrowing import check_one_space
+from advect.apps.training import check_one_space, joined, renamed, sample_figures
 from advect.classes.embedding import Embedded
 from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities

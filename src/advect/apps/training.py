@@ -20,6 +20,7 @@ from advect._util.checks import check_count, check_non_negative, check_positive
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.cost import GroundCost
+from advect.cost.ground import check_features
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import memberships
@@ -32,6 +33,7 @@ from advect.maps import EntropicMap
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
 from advect.spaces.images import layout
+from advect.spaces.inputs import require
 
 Classifier = Callable[[int], Any]  # from a seed to a new trainer
 
@@ -85,6 +87,14 @@ def predicted(model: Any, samples: Tensor) -> Tensor:
         remedy = "Return the integers that fit was given, for instance scores.argmax(1)."
         raise InputError(what, f"shape {answers.shape} of {answers.dtype}", remedy)
     return torch.as_tensor(answers.astype(np.int64))
+
+
+def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
+    """An error if samples or columns of ``data`` and ``few`` differ."""
+    shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
+    what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
+    require(data.sample_shape == few.sample_shape, what, shapes, remedy)
+    check_features(data, few)
 
 
 def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:

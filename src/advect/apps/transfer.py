@@ -24,12 +24,12 @@ from advect.apps.training import (
     Classifier,
     FlowOptions,
     Logistic,
+    check_one_space,
     half_and_half,
     joined,
     renamed,
     sample_figures,
 )
-from advect.classes.borrowing import check_one_space
 from advect.classes.matching import ClassMatching
 from advect.cost import Bures
 from advect.cost.labels import LabelCost

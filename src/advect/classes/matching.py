@@ -84,8 +84,7 @@ class ClassMatching:
     def nearest(cls, data: LabeledDataset, reference: LabeledDataset, m: int = 2) -> ClassMatching:
         """Each class of the data with the m nearest classes of the reference, equally.
 
-        Unlike ``between``, a class of the reference may be matched often or never. Use it in
-        ``ad.classes.borrow``.
+        Unlike ``between``, a class of the reference may be matched often or never.
 
         Args:
             data, reference: as in ``between``.

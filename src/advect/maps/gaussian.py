@@ -23,7 +23,7 @@ from torch.nn.functional import one_hot
 from advect._util.checks import check_count, check_non_negative, check_weights
 from advect._util.threads import side_by_side
 from advect.data.dataset import LabeledDataset
-from advect.data.few_samples import shrunk_laws
+from advect.data.labels import estimated_laws
 from advect.data.laws import Covariance, Gaussians
 from advect.data.laws.linalg import squared_distances
 from advect.data.laws.wasserstein import polar_factor
@@ -44,8 +44,7 @@ class GaussianMap(Map, kind="gaussian"):
 
     A sample without a label is carried to Σ_y p(y | x) T_y(x), with ``posterior``. The part of x − μ_y
     outside the range of S_y is multiplied with √(tr S'_y/tr S_y). New samples of a class with few
-    samples have large parts there; shrink the laws first (``between`` with
-    ``ad.classes.shrunk_laws(data)``).
+    samples have large parts there.
 
     Example:
         >>> import torch, advect as ad
@@ -74,8 +73,7 @@ class GaussianMap(Map, kind="gaussian"):
             >>> import torch, advect as ad
             >>> generator = torch.Generator().manual_seed(0)
             >>> source = ad.datasets.gaussians(300, generator=generator)
-            >>> few = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).sample(6, balanced=True)
-            >>> laws = ad.classes.shrunk_laws(few, "pooled", 1.0).shrunk(source.laws(), 0.5, rescale=True)
+            >>> laws = ad.datasets.gaussians(90, shift=(9.0, 0.0), generator=generator).laws()
             >>> linear = ad.maps.GaussianMap.between(source.laws(), laws, source.classes)
             >>> bool(ad.bures(linear.transform(source).laws(), laws).diagonal().max() < 1e-4)
             True
@@ -109,7 +107,7 @@ class GaussianMap(Map, kind="gaussian"):
         else:
             self.classes_ = start.classes
             start, end = start.subset(start.labeled), end.subset(start.labeled)
-        first, last = (shrunk_laws(data, "pooled", 0.0) for data in (start, end))
+        first, last = estimated_laws(start), estimated_laws(end)
         self._solve(first, last, start.class_mass)
 
     def _solve(self, source: Gaussians, target: Gaussians, masses: Tensor) -> None:

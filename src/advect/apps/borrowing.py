@@ -8,22 +8,14 @@ class, which is similar across classes. Means are those of the target, residuals
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_known
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
-from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
-from advect.data.labels import estimated_laws
-from advect.data.laws import Factored, Gaussians, group_shares
-from advect.data.laws.shrinkage import pooled
+from advect.data.laws import group_shares
 from advect.data.sampling import by_turns
-from advect.spaces.inputs import require
-from advect.transport.transport import check_dataset
 
 _FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
 _ALIKE = 0.5  # from this a on, classes do not vary as those of the source
@@ -34,54 +26,32 @@ _MORE = 10.0 ** torch.linspace(-3, 2, 41, dtype=torch.float64)  # grid of a
 def borrow(
     source: LabeledDataset,
     few: LabeledDataset,
-    matching: ClassMatching | None = None,
+    n: int,
+    generator: torch.Generator,
     *,
-    n: int | None = None,
-    centre: Literal["shots", "calibrated"] = "shots",
+    matching: ClassMatching | None = None,
+    calibrated: bool = False,
     proportional: bool = False,
-    generator: torch.Generator | None = None,
 ) -> LabeledDataset:
-    """New samples of the classes of ``few`` that vary as the classes of ``source``.
-
-    Use them to train a classifier from few samples, above all in features of a network. In pixels,
-    the sum of an image and a residual is often no image of the class; there ``ad.maps.GaussianMap``
-    or augmentation can be better.
+    """n new samples of the classes of ``few`` that vary as the classes of ``source``, of equal weight
+    and in the order of their classes. Every sample needs a label and a weight.
 
     Args:
-        source: many labeled samples of other classes, in the same feature space.
-        few: the target samples.
-        matching: from the classes of ``few`` to those of ``source``, which give the residuals:
-            ``ClassMatching.between(few, source)`` or ``ClassMatching.nearest(few, source)``. By default
-            that of equal masses and distances of class means.
-        n: number of samples; by default that of the source. Classes and samples are drawn in
-            proportion to their weights in ``few``.
-        centre: ``"shots"`` adds residuals to single samples; ``"calibrated"`` first moves the samples
-            of each class to the likeliest mean given how the classes of the source lie.
+        matching: from the classes of ``few`` to those of ``source``, which give the residuals. By
+            default that of equal masses and distances of class means.
+        calibrated: first move the samples of each class to the likeliest mean given how the classes
+            of the source lie.
         proportional: multiply a sample by the ratio ρ = ⟨x_j, μ_j⟩ / ‖μ_j‖² and add the rest,
             x_new = ρ s_i + x_j − ρ μ_j. For features in which zero means absence, such as counts or
             outputs of a ReLU.
-        generator: source of randomness.
-
-    Returns:
-        n samples of equal weight in the order of their classes.
-
-    Raises:
-        InputError: another feature space, no labels, or a matching of other classes.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> many = ad.LabeledDataset(torch.randn(300, 2, generator=generator), ["a", "b", "c"] * 100)
-        >>> few = ad.LabeledDataset([[50.0, 0.0], [90.0, 0.0]], ["u", "v"])
-        >>> more = ad.classes.borrow(many, few, n=200, generator=generator)
-        >>> more.counts, round(more.of_class("v").x[:, 0].mean().item())
-        ({'u': 100, 'v': 100}, 90)
     """
-    check_known("centre", centre, ("shots", "calibrated"))
-    source, few = _labeled("source", source), _labeled("few", few)
-    size: int = len(source) if n is None else check_count("n", n)
-    probabilities = _donor_probabilities(source, few, matching)
-    y = by_turns(few.class_mass, size, generator).sort().values
+    source, few = (
+        data.replace(x=data.x.detach(), law=None, law_index=None) for data in (source, few)
+    )
+    if matching is None:
+        matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
+    probabilities = _donor_probabilities(source, matching)
+    y = by_turns(few.class_mass, n, generator).sort().values
     shots, donors = torch.empty_like(y), torch.empty_like(y, device=source.x.device)
     for code in y.unique().tolist():
         rows = y == code
@@ -96,82 +66,21 @@ def borrow(
         ratio = torch.where(squares > 0, products / squares.clamp_min(_TINY), ratio)
     residuals = (x - ratio * means).to(few.x.device)
     centres = few.x[shots].double()
-    if centre == "calibrated":
+    if calibrated:
         centres = centres + (calibrated_means(source, few) - class_means(few))[y]
     x = (ratio.to(few.x.device) * centres + residuals).to(few.x)
-    return few.replace(x=x, y=y, weights=few.weights.new_full((size,), 1 / size))
+    return few.replace(x=x, y=y, weights=few.weights.new_full((n,), 1 / n))
 
 
-def borrowed_laws(
-    source: LabeledDataset,
-    few: LabeledDataset,
-    matching: ClassMatching | None = None,
-) -> Gaussians:
-    """Label laws with the means of ``few`` and covariances S_y = Σ_c P(c | y) S_c of the source.
-
-    Use them in ``ad.classes.smoothed(few, laws)``, ``ad.classes.shrunk_laws(few, laws)`` or as the end of a
-    ``ad.maps.GaussianMap``.
-
-    Args:
-        source, few, matching: as in ``borrow``.
-
-    Returns:
-        One factored law for each class of ``few``, in float64.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> spread = torch.randn(400, 2, generator=generator) * torch.tensor([1.0, 3.0])
-        >>> many = ad.LabeledDataset(spread, ["a", "b"] * 200)
-        >>> few = ad.LabeledDataset([[50.0, 0.0], [52.0, 0.0], [90.0, 0.0]], ["u", "u", "v"])
-        >>> laws = ad.classes.borrowed_laws(many, few)
-        >>> laws.means.tolist(), laws.covariance.scales().round().tolist()
-        ([[51.0, 0.0], [90.0, 0.0]], [[1.0, 3.0], [1.0, 3.0]])
-    """
-    source, few = _labeled("source", source), _labeled("few", few)
-    covariance, means = estimated_laws(source).covariance, class_means(few)
-    probabilities = _donor_probabilities(source, few, matching).to(source.x.device)
-    factors = [pooled(covariance, row).compressed.rows for row in probabilities]
-    return Gaussians(means, Factored(torch.cat(factors).to(means), tuple(map(len, factors))))
-
-
-def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
-    """An error if samples or columns of ``data`` and ``few`` differ."""
-    same = data.sample_shape == few.sample_shape
-    shapes = f"samples of shape {data.sample_shape} and {few.sample_shape}"
-    what, remedy = f"{name} and few must be in one feature space", "Use ad.harmonize first."
-    require(same, what, shapes, remedy)
-    check_features(data, few)
-
-
-def _labeled(name: str, data: LabeledDataset) -> LabeledDataset:
-    """The samples that have a label and a weight."""
-    data = check_dataset(name, data)
-    rows = data.labeled & (data.weights > 0)
-    got = f"none of {len(data)} samples with a label and a weight"
-    require(bool(rows.any()), f"{name} must have labels", got, "Label some of them.")
-    return data.replace(x=data.x.detach(), law=None, law_index=None).subset(rows)
-
-
-def _donor_probabilities(
-    source: LabeledDataset, few: LabeledDataset, matching: ClassMatching | None
-) -> Tensor:
+def _donor_probabilities(source: LabeledDataset, matching: ClassMatching) -> Tensor:
     """P(source class | class of few), (k, k'); uniform for classes without a match."""
-    check_one_space("source", source, few)
-    if matching is None:
-        matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
-    remedy = "Pass for instance ad.ClassMatching.nearest(few, source), in this order."
-    check_kind("matching must be a ClassMatching", matching, ClassMatching, remedy)
-    what = "matching must lead from the classes of few to those of source"
-    fits = (matching.data_classes, matching.reference_classes) == (few.classes, source.classes)
-    require(fits, what, f"one from {matching.data_classes!r:.80}", remedy)
-    filled = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
-    table = torch.as_tensor(matching.soft.values).double() * filled
-    table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, filled)
+    present = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
+    table = torch.as_tensor(matching.soft.values).double() * present
+    table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, present)
     return table / table.sum(dim=1, keepdim=True)
 
 
-def _drawn(data: LabeledDataset, codes: Tensor, generator: torch.Generator | None) -> Tensor:
+def _drawn(data: LabeledDataset, codes: Tensor, generator: torch.Generator) -> Tensor:
     """A row of the class of each code, by weight."""
     rows = torch.empty_like(codes)
     for code in codes.unique().tolist():
