@@ -36,12 +36,12 @@ from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
 from advect.data.laws.linalg import squared_distances
-from advect.errors import InputError
 from advect.flows.callbacks import Recorder
 from advect.flows.loop import Callback, FlowResult
 from advect.maps.base import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _LABEL = Bures()
@@ -111,12 +111,14 @@ class Transferred(Result):
     def final(self) -> LabeledDataset:
         """The source at the end of the flow."""
         final = self.relabeled(self.result.dataset)
-        if (purity := _purity(final, self.few)) < _MIN_PURITY:
-            what = f"{1 - purity:.0%} of the flowed samples are nearest to one of another class"
-            remedy = (
-                f"Raise label_weight (now {self.options.label_weight:g}), or pass label=ad.Bures()."
+        purity = _purity(final, self.few)
+        if purity < _MIN_PURITY:
+            warnings.warn(
+                f"classes have mixed: {1 - purity:.0%} of the flowed samples are nearest to one of "
+                f"another class. Raise label_weight (now {self.options.label_weight:g}), or pass "
+                "label=ad.Bures().",
+                stacklevel=3,
             )
-            warnings.warn(f"classes have mixed: {what}. {remedy}", stacklevel=3)
         return final
 
     @property
@@ -204,17 +206,18 @@ def transfer(
         (270, 1.0)
     """
     names = one_or_more(methods)
+    require(names, "methods must not be empty", "none", f"Pass some of {', '.join(METHODS)}.")
     for method in names:
         check_known("method to enlarge a few samples", method, METHODS)
-    if not names:
-        raise InputError("methods must not be empty", "none", f"Pass some of {', '.join(METHODS)}.")
     check_count("n", 1 if n is None else n)
     check_count("seed", seed, least=0)
     check_count("every", every)
-    if not callable(classifier):
-        what = "classifier must be a function from a seed to a new trainer"
-        remedy = "Pass for instance classifier=lambda seed: KNeighborsClassifier(1)."
-        raise InputError(what, type(classifier).__name__, remedy)
+    require(
+        callable(classifier),
+        "classifier must be a function from a seed to a new trainer",
+        type(classifier).__name__,
+        "Pass for instance classifier=lambda seed: KNeighborsClassifier(1).",
+    )
     for name, data in {"few": few, "source": source}.items():
         check_one_space(name, check_dataset(name, data), few)
         require_classes(data, "transfer")

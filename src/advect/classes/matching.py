@@ -46,9 +46,12 @@ class ClassMatching:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.coupling.values, dtype=np.float64)
-        masses = np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0
-        remedy = "Pass the class_matching of an ad.otdd distance."
-        require(masses, "a coupling must hold masses", "negative, NaN or no mass", remedy)
+        require(
+            np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0,
+            "a coupling must hold masses",
+            "negative, NaN or no mass",
+            "Pass the class_matching of an ad.otdd distance.",
+        )
 
     @classmethod
     def between(
@@ -200,9 +203,12 @@ class ClassMatching:
             array = np.empty(0)
         if array.ndim == 1 and len(array):
             array = np.eye(k)[codes_of(array, self.reference_classes)]
-        fits = array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all()
-        what = f"scores must be finite probabilities (n, {k}) of the reference classes, or labels"
-        require(fits, what, f"shape {array.shape}", "Check the classes of the model.")
+        require(
+            array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all(),
+            f"scores must be finite probabilities (n, {k}) of the reference classes, or labels",
+            f"shape {array.shape}",
+            "Check the classes of the model.",
+        )
         return array
 
 
@@ -210,6 +216,10 @@ def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
     """Positions of labels among the classes."""
     position = {name: code for code, name in enumerate(classes)}
     unknown = [name for name in labels.tolist() if name not in position]
-    known = f"Classes: {', '.join(map(str, classes))}."
-    require(not unknown, "labels must be reference classes", f"{unknown[:1]}", known)
+    require(
+        not unknown,
+        "labels must be reference classes",
+        f"{unknown[:1]}",
+        f"Classes: {', '.join(map(str, classes))}.",
+    )
     return np.array([position[name] for name in labels.tolist()], dtype=np.int64)
