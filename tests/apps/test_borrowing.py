@@ -7,7 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import advect as ad
-from advect.apps.borrowing import _FLOOR, _MORE, borrow, calibrated_means, class_means
+from advect.apps.few_shot import _FLOOR, _MORE, borrow, calibrated_means, class_means
 from advect.data.class_table import ClassTable
 
 

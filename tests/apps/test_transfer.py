@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import advect as ad
-from advect.apps.few_shot import METHODS, Task, choose, match_by_votes
+from advect.apps.few_shot import METHODS, Task, match_by_votes
 from advect.apps.training import FlowOptions, Logistic, half_and_half, joined
+from advect.apps.transfer import choose
 
 FAST = {"n_steps": 5, "step_size": 0.5}
 

@@ -98,10 +98,6 @@ class Points:
     points: np.ndarray
     graphs: dict[int, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, data: LabeledDataset, embedding: Any, seed: int) -> Points:
-        return cls(of_order_one(points_of(data, embedding, seed)))
-
     def graph(self, neighbors: int) -> Any:
         if neighbors not in self.graphs:
             self.graphs[neighbors] = neighbor_graph(self.points, neighbors, local=True)
@@ -187,8 +183,8 @@ class Comparison:
 
     def points(self, embedding: str) -> Points:
         if embedding not in self.computed:
-            points = Points.of(self.data, self.embeddings[embedding], self.known.seed)
-            self.computed[embedding] = points
+            points = points_of(self.data, self.embeddings[embedding], self.known.seed)
+            self.computed[embedding] = Points(of_order_one(points))
         return self.computed[embedding]
 
     def best(self, methods: Sequence[LabelMethod]) -> LabelMethod:
