@@ -56,18 +56,11 @@ def test_every_way_gives_samples_of_the_target(way, n):
     assert torch.equal(more.x, again.x) and torch.equal(more.y, again.y)
 
 
-def test_borrowed_samples_vary_as_the_source_does():
-    few = shots(3)
-    more = METHODS["borrowed"](task(few))
-    spread = (more.x - few.x[[few.y.tolist().index(c) for c in more.y.tolist()]]).std(dim=0)
-    assert 0.1 < spread[0] < 0.3 and 3.0 < spread[1] < 5.0
-
-
 @pytest.mark.slow
 def test_diversity_is_chosen_where_it_helps_and_the_source_where_it_is_the_target():
     few = shots(12, 3)
     made = ad.apps.transfer(SOURCE, few, **FAST)
-    assert made.choice.method in ("calibrated", "mixed") and made.choice.held_out == 12
+    assert made.choice.method == "calibrated" and made.choice.held_out == 12
     assert "source + borrowed" in made.choice.accuracies
 
     # a source that is the target: in many dimensions a few samples do not tell classes apart
@@ -119,18 +112,6 @@ def test_few_samples_keep_their_share():
     assert made.recommended.weights[:6].sum() == pytest.approx(0.5)
     torch.testing.assert_close(made.recommended.x[:6], few.x)
     assert half_and_half(few, None) is few
-
-
-def test_no_flow_runs_until_it_is_asked_for(monkeypatch):
-    few = shots(6)
-
-    def refuse(*_):
-        raise AssertionError("a flow")
-
-    monkeypatch.setattr(FlowOptions, "flow", refuse)
-    made = ad.apps.transfer(SOURCE, few, methods="borrowed")
-    with pytest.raises(AssertionError, match="a flow"):
-        print(made.final)
 
 
 @pytest.mark.slow

@@ -23,14 +23,6 @@ def classes_at(centres, names, n=30, seed=0, spread=0.3):
 CENTRES = [[0.0, 0.0], [4.0, 0.0], [0.0, 5.0], [7.0, 7.0]]
 
 
-def test_identity_with_itself():
-    data = classes_at(CENTRES, "abcd")
-    matching = ad.ClassMatching.between(data, data)
-    assert matching.hard == {name: name for name in "abcd"}
-    np.testing.assert_allclose(matching.soft.values, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(matching.coupling.values.sum(), 1.0)
-
-
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[3::5])
 def test_renamed_classes_are_found(order):
     reference = classes_at(CENTRES, "abcd")
@@ -102,31 +94,6 @@ def test_a_distance_gives_the_same_coupling():
     own = ad.ClassMatching(ad.otdd(data, reference).class_matching).coupling
     expected = ad.ClassMatching.between(data, reference).coupling
     np.testing.assert_allclose(own.values, expected.values, atol=1e-12)
-
-
-def test_nearest_classes_against_numpy():
-    few = classes_at([*CENTRES[1:], [2.0, 2.0]], "wxyz", n=1, seed=3)
-    source = classes_at(CENTRES[:3], "abc")
-    means = [
-        np.array([data.of_class(name).x.mean(dim=0).numpy() for name in data.classes])
-        for data in (few, source)
-    ]
-    squared = np.square(np.linalg.norm(means[0][:, None] - means[1], axis=2))
-    for m in (1, 2, 3, 9):
-        soft = ad.ClassMatching.nearest(few, source, m).soft.values
-        kept = min(m, 3)
-        for row, distances in zip(soft, squared, strict=True):
-            chosen = np.argsort(distances)[:kept]
-            assert set(np.flatnonzero(row)) == set(chosen)
-            np.testing.assert_allclose(row[chosen], 1 / kept)
-
-
-def test_nearest_leaves_classes_without_samples_out():
-    source = classes_at(CENTRES[:3], "abc").replace(classes=("a", "b", "c", "empty"))
-    few = classes_at(CENTRES[:2], "uv", n=1).replace(classes=("u", "v", "none"))
-    soft = ad.ClassMatching.nearest(few, source, 9).soft.values
-    assert not soft[2].any() and not soft[:, 3].any()
-    np.testing.assert_allclose(soft[:2], [[1 / 3, 1 / 3, 1 / 3, 0]] * 2)
 
 
 BAD = {

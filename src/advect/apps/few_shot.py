@@ -102,11 +102,6 @@ def _borrowed(task: Task, **options: Any) -> LabeledDataset:
     return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
 
 
-def _mixed(task: Task) -> LabeledDataset:
-    """The few samples with residuals of the two nearest source classes."""
-    return _borrowed(task, matching=ClassMatching.nearest(task.few, task.source, 2))
-
-
 def _calibrated(task: Task) -> LabeledDataset:
     """Residuals of matched classes around likely means, proportional if no feature is negative."""
     signed = any(bool((part.x < 0).any()) for part in (task.source, task.few))
@@ -128,7 +123,6 @@ def _final(task: Task) -> LabeledDataset:
 METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
     "shots": lambda task: None,  # the few samples alone
     "borrowed": _borrowed,
-    "mixed": _mixed,
     "calibrated": _calibrated,
     "final": _final,
     "source": relabeled_source,
@@ -142,16 +136,14 @@ def borrow(
     n: int,
     generator: torch.Generator,
     *,
-    matching: ClassMatching | None = None,
     calibrated: bool = False,
     proportional: bool = False,
 ) -> LabeledDataset:
     """n new samples of the classes of ``few`` that vary as the classes of ``source``, of equal weight
-    and in the order of their classes. Every sample needs a label and a weight.
+    and in the order of their classes. Every sample needs a label and a weight. The source classes
+    that give the residuals are matched by equal masses and distances of class means.
 
     Args:
-        matching: from the classes of ``few`` to those of ``source``, which give the residuals. By
-            default that of equal masses and distances of class means.
         calibrated: first move the samples of each class to the likeliest mean given how the classes
             of the source lie.
         proportional: multiply a sample by the ratio ρ = ⟨x_j, μ_j⟩ / ‖μ_j‖² and add the rest,
@@ -161,9 +153,7 @@ def borrow(
     source, few = (
         data.replace(x=data.x.detach(), law=None, law_index=None) for data in (source, few)
     )
-    if matching is None:
-        matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
-    probabilities = _donor_probabilities(source, matching)
+    probabilities = _donor_probabilities(source, few)
     y = by_turns(few.class_mass, n, generator).sort().values
     shots, donors = torch.empty_like(y), torch.empty_like(y, device=source.x.device)
     for code in y.unique().tolist():
@@ -185,8 +175,9 @@ def borrow(
     return few.replace(x=x, y=y, weights=few.weights.new_full((n,), 1 / n))
 
 
-def _donor_probabilities(source: LabeledDataset, matching: ClassMatching) -> Tensor:
+def _donor_probabilities(source: LabeledDataset, few: LabeledDataset) -> Tensor:
     """P(source class | class of few), (k, k'); uniform for classes without a match."""
+    matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
     present = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
     table = torch.as_tensor(matching.soft.values).double() * present
     table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, present)

@@ -154,8 +154,7 @@ def label(
             components of images, and raw and standardized columns of tables. None: the features;
             otherwise as for ``ad.pseudo_labels``.
         method: ``"propagate"`` spreads labels over the graph; ``"refine"`` does so once more over a
-            graph with separated classes; ``"logistic"`` fits a logistic regression; ``"auto"``
-            compares them.
+            graph with separated classes; ``"auto"`` compares both.
         seed: seed for the folds and for sampling.
         progress: None shows long runs on stderr, False is silent, a function gets (done, total).
 

@@ -157,7 +157,7 @@ def transfer(
     source: LabeledDataset,
     few: LabeledDataset,
     *,
-    methods: str | Sequence[str] = ("calibrated", "shots", "mixed", "source + borrowed"),
+    methods: str | Sequence[str] = ("calibrated", "shots", "source + borrowed"),
     n: int | None = None,
     classifier: Classifier = Logistic,
     seed: int = 0,
@@ -182,9 +182,8 @@ def transfer(
         few: the target samples.
         methods: methods to choose from; the first is the one to beat. ``"shots"``: the few samples
             alone; ``"borrowed"``: residuals of matched source classes around them; ``"calibrated"``:
-            the same around more likely class means; ``"mixed"``: residuals of the two nearest source
-            classes; ``"source"``: the source under the target's classes; ``"source + borrowed"``:
-            both; ``"final"``: the end of a flow to the few.
+            the same around more likely class means; ``"source"``: the source under the target's
+            classes; ``"source + borrowed"``: both; ``"final"``: the end of a flow to the few.
         n: how many samples a method draws; by default as many as the source has.
         classifier: a function from a seed to a trainer with ``fit(x, y)`` and ``predict(x)`` on
             tensors, to compare methods by. By default logistic regression.
