@@ -9,13 +9,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from lenet import lenet, train
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 import advect as ad
 from advect.apps.few_shot import METHODS, Task
-from advect.apps.training import fit_on, half_and_half, predicted
+from advect.apps.training import fit_on, half_and_half, predicted, renamed
 from advect.data.dataset import LabeledDataset
 
 SIZE = 28
@@ -157,6 +159,24 @@ def _samples(task: Task, first: Tensor, x: Tensor) -> LabeledDataset:
         x = x.clamp(*task.options.bounds)
     weights = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
     return task.few.replace(x=x, y=task.few.y[first], weights=weights)
+
+
+def source_by_votes(task: Task) -> LabeledDataset:
+    """The source under the target's classes: by name, or matched one to one so that a classifier of the
+    source names most of the few right. Distances of class means break ties."""
+    source, few = task.source, task.few
+    if task.same_names:
+        return METHODS["source"](task)
+    model = task.classifier(task.seed)
+    fit_on(model.fit, source.balanced())
+    votes = np.zeros((len(few.classes), len(source.classes)))
+    np.add.at(votes, (few.y.numpy(), predicted(model, few.samples).numpy()), 1)
+    votes /= votes.sum(axis=1, keepdims=True).clip(1)
+    apart = torch.cdist(few.laws().means.double(), source.laws().means.double()).numpy()
+    pairs = linear_sum_assignment(apart / apart.max() / len(few.classes) - votes)
+    names = {source.classes[b]: few.classes[a] for a, b in zip(*pairs, strict=True)}
+    data = renamed(source, names, few.classes)
+    return data.subset(data.labeled).balanced()
 
 
 CONTROLS = {

@@ -17,6 +17,7 @@ from kshot import (
     network,
     shifted,
     shots_of,
+    source_by_votes,
     trained,
 )
 
@@ -85,7 +86,8 @@ def run(source: str, target: str, shots: int, seed: int, flows: bool = True) -> 
     task = Task(many, few, Logistic, options, ADDED, seed)
     small = Task(many.subset(range(FLOW_SAMPLES)), few, Logistic, options, FLOW_SAMPLES, seed)
     added = {"shots": None, "recommended": made.added}
-    added |= {way: METHODS[way](task) for way in ("calibrated", "borrowed", "source")}
+    added |= {way: METHODS[way](task) for way in ("calibrated", "borrowed")}
+    added["source"] = source_by_votes(task)
     added |= {way: CONTROLS[way](small) for way in CONTROLS if flows or way != "copies"}
     if flows:
         added["final"] = METHODS["final"](small)

@@ -15,25 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advect.apps.training import (
-    Classifier,
-    FlowOptions,
-    fit_on,
-    half_and_half,
-    predicted,
-    renamed,
-)
+from advect.apps.training import Classifier, FlowOptions, half_and_half, renamed
 from advect.classes.matching import ClassMatching
 from advect.cost import GroundCost, MeansOnly
 from advect.data.dataset import LabeledDataset
-from advect.data.labels import estimated_laws
 from advect.data.laws import group_shares
 from advect.data.sampling import by_turns
 
@@ -59,39 +49,10 @@ class Task:
         """Whether the source has all classes of the few by name."""
         return all(self.source.counts.get(name, 0) for name in present(self.few))
 
-    @cached_property
-    def class_map(self) -> dict[Hashable, Hashable]:
-        """From source classes to target classes: by name, or by a classifier of the source."""
-        if self.same_names:
-            return {name: name for name in present(self.few)}
-        model = self.classifier(self.seed)
-        fit_on(model.fit, self.source.balanced())
-        return match_by_votes(self.source, self.few, predicted(model, self.few.samples))
-
 
 def present(data: LabeledDataset) -> list[Hashable]:
     """The classes that have samples."""
     return [name for name, count in data.counts.items() if count]
-
-
-def match_by_votes(
-    source: LabeledDataset, few: LabeledDataset, answers: Tensor
-) -> dict[Hashable, Hashable]:
-    """Match source classes to target classes one to one, so that most answers (positions of source
-    classes for the few samples) are right. Distances of class means break ties.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    votes = np.zeros((len(few.classes), len(source.classes)))
-    np.add.at(votes, (few.y.cpu().numpy(), answers.numpy()), 1)
-    votes /= votes.sum(axis=1, keepdims=True).clip(1)
-    means, others = (estimated_laws(part).means.cpu().double() for part in (few, source))
-    apart = torch.cdist(means, others).numpy()
-    cost = apart / apart.max().clip(np.finfo(float).tiny) / len(few.classes) - votes
-    rows, columns = ([data.classes.index(n) for n in present(data)] for data in (few, source))
-    pairs = zip(*linear_sum_assignment(cost[np.ix_(rows, columns)]), strict=True)
-    class_map = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
-    return {name: class_map[name] for name in source.classes if name in class_map}
 
 
 def _borrowed(task: Task, **options: Any) -> LabeledDataset:
@@ -109,8 +70,9 @@ def _calibrated(task: Task) -> LabeledDataset:
 
 
 def relabeled_source(task: Task) -> LabeledDataset:
-    """The source itself under the target's classes."""
-    data = renamed(task.source, task.class_map, task.few.classes)
+    """The classes of the source that have the names of the target's classes."""
+    names = {name: name for name in present(task.few)}
+    data = renamed(task.source, names, task.few.classes)
     return data.subset(data.labeled).balanced()
 
 

@@ -183,7 +183,8 @@ def transfer(
         methods: methods to choose from; the first is the one to beat. ``"shots"``: the few samples
             alone; ``"borrowed"``: residuals of matched source classes around them; ``"calibrated"``:
             the same around more likely class means; ``"source"``: the source under the target's
-            classes; ``"source + borrowed"``: both; ``"final"``: the end of a flow to the few.
+            classes, if it has classes of these names; ``"source + borrowed"``: both; ``"final"``: the
+            end of a flow to the few.
         n: how many samples a method draws; by default as many as the source has.
         classifier: a function from a seed to a trainer with ``fit(x, y)`` and ``predict(x)`` on
             tensors, to compare methods by. By default logistic regression.
@@ -251,13 +252,21 @@ def choose(task: Task, methods: Sequence[str]) -> Choice:
 
     The first method is expected to lead by 2 ± 2 points of accuracy, as on other datasets; held-out
     samples are weighed against that. A method that uses source classes goes first if they have the
-    target's names and a classifier of the source recognizes the few samples. With thirty samples of
-    each class, ``shots`` goes first. With one sample of a class none can be held out, and the first
-    method is chosen.
+    target's names and a classifier of the source recognizes the few samples; it is left out if the
+    source lacks one of these names. With thirty samples of each class, ``shots`` goes first. With one
+    sample of a class none can be held out, and the first method is chosen.
     """
+    uses_source = [method for method in methods if method in _USES_SOURCE_CLASSES]
+    if not task.same_names:
+        methods = [method for method in methods if method not in uses_source]
+        require(
+            methods,
+            "the source must have all classes of few",
+            "other class names",
+            "Rename its classes, or pass another method.",
+        )
     if len(methods) == 1:
         return Choice(methods[0], {}, 0, f"{methods[0]} is the only method given")
-    uses_source = [method for method in methods if method in _USES_SOURCE_CLASSES]
     n_shots = min(task.few.counts[name] for name in present(task.few))
     first, why_first = methods[0], ""
     if n_shots >= _MANY_SHOTS and "shots" in methods:
