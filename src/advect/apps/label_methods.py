@@ -186,18 +186,18 @@ def choose_method(
     comparison: Comparison, method: str, n: int, advance: Callable[[int], None]
 ) -> tuple[LabelMethod, tuple[Candidate, ...]]:
     """The best method for n samples, and all that were compared, the best first."""
-    embeddings, auto = list(comparison.embeddings), method == "auto"
-    refine = method == "refine" or (auto and n <= _MAX_REFINED)
+    embeddings = list(comparison.embeddings)
+    first = "propagate" if method == "auto" else method
+    may_refine = method == "auto" and n <= _MAX_REFINED
     if not len(comparison.known.held_out):
         advance(len(embeddings) + 1)
-        name = method if not auto else "refine" if refine else METHODS[0]
+        name = "refine" if may_refine else first
         return LabelMethod(name, embeddings[0], alpha=_ALPHA_SINGLE), ()
-    first = METHODS[0] if auto else method
     chosen = comparison.best([LabelMethod(first, embedding) for embedding in embeddings])
     advance(len(embeddings))
     chosen = comparison.best([replace(chosen, alpha=alpha) for alpha in _ALPHAS])
     chosen = comparison.best([replace(chosen, neighbors=count) for count in _NEIGHBORS])
-    if auto and refine:  # compared with what it refines
+    if may_refine:
         chosen = comparison.best([replace(chosen, method="refine"), chosen])
     advance(1)
     every = comparison.candidates.values()

@@ -88,7 +88,8 @@ def clusters(
     k: Any = n_clusters
     if by_name:
         points = of_order_one(points)
-        k = len(np.unique(previous)) if k is None and previous is not None else k or 2
+        if k is None:
+            k = 2 if previous is None else len(np.unique(previous))
     elif k is None:
         k = _parameters(clusterer).get(option)
     if type(k) is int and option is not None:
