@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 import advect as ad
-from advect.apps.few_shot import METHODS, Task
+from advect.apps.few_shot import METHODS, Task, relabeled_source
 from advect.apps.training import fit_on, half_and_half, predicted, renamed
 from advect.data.dataset import LabeledDataset
 
@@ -166,7 +166,7 @@ def source_by_votes(task: Task) -> LabeledDataset:
     source names most of the few right. Distances of class means break ties."""
     source, few = task.source, task.few
     if task.same_names:
-        return METHODS["source"](task)
+        return relabeled_source(task)
     model = task.classifier(task.seed)
     fit_on(model.fit, source.balanced())
     votes = np.zeros((len(few.classes), len(source.classes)))

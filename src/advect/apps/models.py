@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_kind, check_known
+from advect._util.checks import check_known
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
@@ -214,12 +214,9 @@ def split_model(model: Any, features: str | None = None) -> SplitModel:
 
 def _cut(module: nn.Module, path: list[str]) -> tuple[list[nn.Module], list[nn.Module]]:
     """The layers up to one and those after it, through nested chains."""
-    check_kind(
-        f"only an nn.Sequential can be split after {'.'.join(path)!r}",
-        module,
-        nn.Sequential,
-        _REMEDY,
-    )
+    if not isinstance(module, nn.Sequential):
+        what = f"only an nn.Sequential can be split after {'.'.join(path)!r}"
+        raise InputError(what, type(module).__name__, _REMEDY)
     position, layers = list(module._modules).index(path[0]), list(module)
     if len(path) == 1:
         return layers[: position + 1], layers[position + 1 :]
