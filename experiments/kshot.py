@@ -9,12 +9,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from lenet import lenet, train
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 import advect as ad
-from advect.apps.few_shot import METHODS, Task
+from advect.apps.few_shot import METHODS, Task, relabeled_source
 from advect.apps.training import fit_on, half_and_half, predicted, renamed
 from advect.data.dataset import LabeledDataset
 
@@ -147,7 +149,7 @@ def noise(task: Task) -> LabeledDataset:
 
 
 def _mix(task: Task) -> tuple[Tensor, Tensor, torch.Generator]:
-    generator = task.generator()
+    generator = torch.Generator().manual_seed(task.seed)
     first = torch.arange(task.n) % len(task.few)
     return first, torch.rand(task.n, 1, generator=generator) / 2, generator
 
@@ -159,22 +161,22 @@ def _samples(task: Task, first: Tensor, x: Tensor) -> LabeledDataset:
     return task.few.replace(x=x, y=task.few.y[first], weights=weights)
 
 
-def gaussian(task: Task) -> LabeledDataset:
-    """Draws of Gaussians whose covariances are half the shots', pooled, and half the source's."""
-    few = task.few.balanced()
-    lent = ad.classes.borrowed_laws(task.source, few)
-    laws = ad.classes.shrunk_laws(few, "pooled", 1.0).shrunk(lent, 0.5, rescale=True)
-    centres = few.replace(x=few.laws().means[few.y].to(few.x))
-    return ad.classes.smoothed(centres, laws, task.n, generator=task.generator())
-
-
-def smoothed(task: Task) -> LabeledDataset:
-    """The end of a flow of the source to the shots, smoothed by borrowed laws."""
-    few, n = task.few.balanced(), min(task.n, len(task.source))
-    laws = ad.classes.borrowed_laws(task.source, few)
-    around = ad.classes.smoothed(few, laws, n, generator=task.generator())
-    state = task.options.flow(task.source, around).dataset
-    return renamed(state, ad.ClassMatching.between(state, around).hard, task.few.classes)
+def source_by_votes(task: Task) -> LabeledDataset:
+    """The source under the target's classes: by name, or matched one to one so that a classifier of the
+    source names most of the few right. Distances of class means break ties."""
+    source, few = task.source, task.few
+    if task.same_names:
+        return relabeled_source(task)
+    model = task.classifier(task.seed)
+    fit_on(model.fit, source.balanced())
+    votes = np.zeros((len(few.classes), len(source.classes)))
+    np.add.at(votes, (few.y.numpy(), predicted(model, few.samples).numpy()), 1)
+    votes /= votes.sum(axis=1, keepdims=True).clip(1)
+    apart = torch.cdist(few.laws().means.double(), source.laws().means.double()).numpy()
+    pairs = linear_sum_assignment(apart / apart.max() / len(few.classes) - votes)
+    names = {source.classes[b]: few.classes[a] for a, b in zip(*pairs, strict=True)}
+    data = renamed(source, names, few.classes)
+    return data.subset(data.labeled).balanced()
 
 
 CONTROLS = {

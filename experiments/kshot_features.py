@@ -13,12 +13,11 @@ from kshot import (
     baselines,
     embedded,
     encoded,
-    gaussian,
     images,
     network,
     shifted,
     shots_of,
-    smoothed,
+    source_by_votes,
     trained,
 )
 
@@ -36,9 +35,6 @@ COLUMNS = [
     "recommended + augmentation",
     "calibrated",
     "borrowed",
-    "mixed",
-    "gaussian",
-    "smoothed",
     "final",
     "copies",
     "mixing",
@@ -51,7 +47,7 @@ COLUMNS = [
 ]
 # frozen on halves of the training splits (shots of one, scores on the other), seeds below 100
 SOURCE, TARGETS, SHOTS = "mnist", ["usps", "kmnist", "fashion_mnist"], [1, 5, 10, 100]
-AMONG = ["calibrated", "shots", "mixed", "source + borrowed"]
+AMONG = ["calibrated", "shots", "source + borrowed"]
 ADDED, SOURCE_SAMPLES, FLOW_SAMPLES, FLOW_STEPS, FLOW_STEP_SIZE = 2000, 10000, 1000, 8, 0.4
 SHIFT, COPIES = 2, 10  # of augmentation
 DRAWS, FIRST_SEED = 10, 5000  # those before were seen with other settings
@@ -90,11 +86,11 @@ def run(source: str, target: str, shots: int, seed: int, flows: bool = True) -> 
     task = Task(many, few, Logistic, options, ADDED, seed)
     small = Task(many.subset(range(FLOW_SAMPLES)), few, Logistic, options, FLOW_SAMPLES, seed)
     added = {"shots": None, "recommended": made.added}
-    added |= {way: METHODS[way](task) for way in ("calibrated", "borrowed", "mixed", "source")}
-    added["gaussian"] = gaussian(task)
+    added |= {way: METHODS[way](task) for way in ("calibrated", "borrowed")}
+    added["source"] = source_by_votes(task)
     added |= {way: CONTROLS[way](small) for way in CONTROLS if flows or way != "copies"}
     if flows:
-        added |= {"smoothed": smoothed(small), "final": METHODS["final"](small)}
+        added["final"] = METHODS["final"](small)
     accuracies = {name: trained(Logistic(), few, more, test) for name, more in added.items()}
     more = _augmented(pictures, source, seed)
     accuracies["shots + augmentation"] = trained(Logistic(), few, more, test)

@@ -9,7 +9,7 @@ first draws only: what is compared is recommended with shots, both with augmenta
 
 from __future__ import annotations
 
-from kshot import CONTROLS, baselines, images, of_nets, shots_of, trained
+from kshot import CONTROLS, baselines, images, of_nets, shots_of, source_by_votes, trained
 
 import advect as ad
 from advect.apps.few_shot import METHODS, Task
@@ -77,7 +77,7 @@ def run(target: str, shots: int, seed: int, controls: bool, flows: bool, plain: 
     task = Task(source, few, chooser, options, ADDED, seed)
     added = {"shots": None, "recommended": made.added}
     if controls:
-        added |= {"source": METHODS["source"](task)}
+        added["source"] = source_by_votes(task)
         added |= {name: CONTROLS[name](task) for name in ("mixing", "noise")}
     if flows:
         small = Task(source.subset(range(1000)), few, chooser, options, ADDED, seed)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import advect as ad
 from advect.apps.label import LabeledPool
+from advect.apps.training import joined
 from advect.classes.embedding import points_of
 
 NAME = "labels"
@@ -65,8 +66,7 @@ def run(dataset: str, shots: int, seed: int) -> dict[str, Any]:
     pixels = ad.apps.label(pool, few, embedding=50, progress=False)
     codes = {"label": made, "label, pixels": pixels, "label, a network's features": network}
     found = {name: one.dataset.y.numpy() for name, one in codes.items()}
-    both = few.replace(x=torch.cat([few.x, pool.x]), y=torch.cat([few.y, pool.y]))
-    before = both.replace(weights=torch.full((len(both),), 1 / len(both), dtype=torch.float64))
+    before = joined([few, pool])
     found["fill_labels, pixels"] = ad.fill_labels(before, embedding=50).y.numpy()[len(few) :]
     points = {"pixels": scaled(before, 50), "gradients": scaled(before, "gradients")}
     for where, rows in points.items():

@@ -55,7 +55,7 @@ def index():
 
 RESULTS = {  # what the text says, and the call
     "failed pairs|datasets +2": lambda: ad.pairwise({EVIL: SOURCE, "b": TARGET}, progress=False),
-    "few samples +24": lambda: ad.apps.transfer(TARGET, NAMED, methods="mixed", **FLOW),
+    "few samples +24": lambda: ad.apps.transfer(TARGET, NAMED, methods="borrowed", **FLOW),
     "samples +24": lambda: ad.apps.repurpose(
         lambda x: x[:, :1] @ x[:1, :1].expand(1, 3), SOURCE, NAMED, **FLOW
     ),

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import advect
 
-ROOMS = ("apps", "classes", "datasets", "distributed", "errors", "maps", "ot", "report", "testing")
-ROOMS += ("viz",)
+ROOMS = ("apps", "datasets", "distributed", "errors", "maps", "ot", "report", "testing", "viz")
 
 
 @dataclass

@@ -9,7 +9,7 @@ import lazy_loader as _lazy
 __version__ = "0.3.0"
 
 _found, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
-_ROOMS = ("apps", "classes", "datasets", "distributed", "maps", "ot", "testing", "viz")
+_ROOMS = ("apps", "datasets", "distributed", "maps", "ot", "testing", "viz")
 
 
 def __getattr__(name: str):

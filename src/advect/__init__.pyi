@@ -2,7 +2,6 @@
 
 from . import (
     apps as apps,
-    classes as classes,
     datasets as datasets,
     distributed as distributed,
     maps as maps,

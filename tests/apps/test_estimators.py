@@ -40,20 +40,6 @@ def test_keeps_the_contract_of_scikit_learn(name):
     assert len(done) > 40 and other <= {"check_array_api_input"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["entropic", "nearest", "neural"])
-def test_carries_new_samples_to_the_target(name):
-    (xs, ys), (xt, yt), (new, y) = classes(60, 0), classes(60, 1, turn=True), classes(40, 2)
-    fitted = ad.DatasetTransport(n_steps=25, map=name, label_weight=5.0).fit(xs, ys, xt, yt)
-    reader = LogisticRegression().fit(xt, yt)
-    matched = fitted.class_matching_.values.argmax(axis=1)
-    assert sorted(matched) == [0, 1]
-    assert reader.score(fitted.flowed_, matched[ys]) > 0.98
-    assert reader.score(fitted.transform(new), matched[y]) > 0.98
-    assert reader.score(new, matched[y]) < 0.7
-    assert np.allclose(fitted.transform(new).mean(axis=0), xt.mean(axis=0), atol=0.4)
-
-
 def test_agrees_with_the_flow_and_the_map():
     (xs, ys), (xt, yt) = classes(20, 0), classes(25, 1, turn=True)
     options = {"n_steps": 4, "step_size": 0.3, "label_weight": 2.0, "epsilon": 0.5}

@@ -30,7 +30,6 @@ def partly(data, each):
 METHODS = [
     LabelMethod("propagate", "features", 5, 0.9),
     LabelMethod("refine", "features", 5, 0.9),
-    LabelMethod("logistic", "features"),
 ]
 
 
@@ -57,16 +56,6 @@ def test_folds_have_labels_of_all_classes_and_leave_lone_ones_in():
         assert len({*codes[held]}) == held.sum() and {*codes[~held]} == {-1, 0, 1, 2}
     many = KnownLabels(np.arange(3000) % 100, 100)
     assert many.folds.max() == 1  # folds times classes are few
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", METHODS, ids=str)
-def test_far_blobs_are_labeled_rightly_by_every_way(way):
-    data = blobs(90)
-    made = ad.apps.label(partly(data, 2), embedding=None, method=way.method, progress=False)
-    assert torch.equal(made.dataset.y, data.y) and made.method.method == way.method
-    np.testing.assert_allclose(made.probabilities.sum(axis=1), 1)
-    assert made.accuracy == 1.0 and made.calibration.n_held_out == 6
 
 
 def test_refining_survives_points_that_do_not_differ():

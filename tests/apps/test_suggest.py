@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import advect as ad
-from advect._util import defaults
 
 GENERATOR = np.random.default_rng(0)
 
@@ -18,14 +17,6 @@ def blobs(counts, shift=0.0, dim=3):
 
 def chosen(found, option):
     return next(one for one in found.advice if one.option == option)
-
-
-def test_every_choice_has_a_reason():
-    found = ad.suggest(blobs([20, 20]), blobs([20, 20], shift=3.0))
-    assert len({one.option for one in found.advice}) == len(found.advice) == 8
-    assert all(len(one.reason) > 10 for one in found.advice)
-    assert all(one.reason in str(found) and one.option in str(found) for one in found.advice)
-    assert "n_steps" in found._repr_html_()
 
 
 def test_classes_get_equal_mass_where_their_shares_differ():
@@ -94,14 +85,6 @@ def test_what_it_cannot_take():
         ad.suggest(blobs([5, 5]), blobs([5, 5], dim=2))
     with pytest.raises(ad.InputError, match="LabeledDataset"):
         ad.suggest(np.ones((3, 2)), blobs([5, 5]))
-
-
-def test_defaults_are_in_one_place():
-    transfer, repurpose = (f.__kwdefaults__ for f in (ad.apps.transfer, ad.apps.repurpose))
-    assert repurpose["n_steps"] == ad.DatasetTransport().n_steps == defaults.USE.n_steps
-    assert repurpose["label_weight"] == ad.DatasetTransport().label_weight
-    assert transfer["label_weight"] == defaults.FEW.label_weight
-    assert transfer["solver"].epsilon == ad.Relative(defaults.FEW.epsilon)
 
 
 def test_points_that_coincide_and_the_memory_limit():

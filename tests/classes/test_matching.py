@@ -23,14 +23,6 @@ def classes_at(centres, names, n=30, seed=0, spread=0.3):
 CENTRES = [[0.0, 0.0], [4.0, 0.0], [0.0, 5.0], [7.0, 7.0]]
 
 
-def test_identity_with_itself():
-    data = classes_at(CENTRES, "abcd")
-    matching = ad.ClassMatching.between(data, data)
-    assert matching.hard == {name: name for name in "abcd"}
-    np.testing.assert_allclose(matching.soft.values, np.eye(4), atol=1e-12)
-    np.testing.assert_allclose(matching.coupling.values.sum(), 1.0)
-
-
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[3::5])
 def test_renamed_classes_are_found(order):
     reference = classes_at(CENTRES, "abcd")

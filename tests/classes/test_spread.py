@@ -90,13 +90,6 @@ def partly(data, each, seed=0):
     return data.replace(y=y)
 
 
-def test_labels_follow_two_moons():
-    moons = ad.datasets.load("moons", n=400)
-    few = partly(moons, 5)
-    filled = ad.fill_labels(few)
-    assert float((filled.y == moons.y).double().mean()) > 0.95
-
-
 def test_known_labels_names_and_the_rest_stay():
     data = ad.datasets.load("toy:gaussians?n=90&classes=3&seed=1")
     few = partly(data, 2).replace(classes=("d", "c", "b"))

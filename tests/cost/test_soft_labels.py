@@ -265,11 +265,7 @@ def test_many_classes_and_float32():
 def test_what_needs_one_label_says_so():
     with pytest.raises(ad.InputError, match=r"jd-vl moves one label law .*data\.hard"):
         ad.flow(A, ad.OTDD(B), dynamics=ad.JointVariableLabels(), n_steps=1)
-    for call in (
-        lambda: ad.SlicedOTDD(B)(A),
-        lambda: ad.embed(A),
-        lambda: ad.classes.smoothed(A, A.laws()),
-    ):
+    for call in (lambda: ad.SlicedOTDD(B)(A), lambda: ad.embed(A)):
         with pytest.raises(ad.InputError, match=r"one label for each sample.*data\.hard"):
             call()
     # a target with doubt is fine for particles with laws of their own

@@ -63,18 +63,6 @@ def test_coverage_and_density_are_those_of_the_paper():
     assert statistics(cloud(fake), cloud(real, weights))[1] == any(hits[0])
 
 
-@pytest.mark.slow
-def test_coverage_of_equal_laws_is_what_the_paper_says():
-    """1 − Π (n−j)/(2n−j) over j = 1 … k, about 1 − 2^−k, for as many synthetic as real samples."""
-    rng, n, k = np.random.default_rng(2), 50, 5
-    draws = (rng.normal(size=(2, n, 5)) for _ in range(60))
-    found = [statistics(cloud(y), cloud(x))[1:] for x, y in draws]
-    expected = 1 - np.prod([(n - j) / (2 * n - j) for j in range(1, k + 1)])
-    coverage, density = np.array(found).T
-    assert coverage.mean() == pytest.approx(expected, abs=4 * coverage.std() / 60**0.5)
-    assert density.mean() == pytest.approx(n / (n - 1), abs=4 * density.std() / 60**0.5)
-
-
 def test_nearest_neighbours_are_exact_and_copies_are_at_zero():
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(50, 8)) + 1e4, rng.normal(size=(30, 8)) + 1e4

@@ -62,13 +62,6 @@ def test_a_half_swapped_pair_is_seen_and_named():
     assert set(found.changed_classes) == {"b", "d"}
 
 
-def test_random_labels_change_labels_and_not_features():
-    x, y = draw(seed=2)
-    rng = np.random.default_rng(0)
-    found = asked(draw(), (x, np.where(rng.random(150) < 0.3, rng.integers(0, 4, 150), y)))
-    assert found["labels"].adjusted <= 0.05 and found["features"].p_value > 0.05
-
-
 def test_shares_new_and_lost_classes():
     found = asked(draw(), draw(seed=2, shares=[0.1, 0.5, 0.2, 0.2]))
     assert found["shares"].adjusted <= 0.05 and "b" in found.changed_shares
@@ -89,14 +82,6 @@ def test_the_statistic_of_shares_is_that_of_scipy():
     same = asked(one, draw(90, seed=5))["shares"]
     counts[1] = np.bincount(draw(90, seed=5)[1], minlength=4)
     assert same.p_value == pytest.approx(stats.chi2_contingency(counts).pvalue, abs=0.06)
-
-
-def test_other_features_of_the_same_labels():
-    """Only x moves, evenly: what is given the features stays, about."""
-    x, y = draw(300, seed=2)
-    found = asked(draw(300), (x + 0.5, y))
-    assert found["features"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
-    assert found["labels"].p_value > 0.01
 
 
 def test_without_labels_only_features_are_tested():

@@ -1,8 +1,6 @@
 """An index of datasets: what is near, what is stored, and what a killed process leaves."""
 
 import os
-import signal
-import time
 
 import numpy as np
 import pytest
@@ -49,12 +47,6 @@ def test_vectors_are_those_of_embed(index):
     assert np.allclose(vectors[0], ad.embed(blobs(0)).vector)
     expected = [[np.linalg.norm(one - other) for other in vectors] for one in vectors]
     assert np.allclose(index.distances(), expected)
-
-
-def test_other_classes_and_numbers_of_them(index):
-    two = blobs(5).subset(blobs(5).y < 2)
-    index.add("two", ad.LabeledDataset(two.x, ["x" if y else "z" for y in two.y.tolist()]))
-    assert set(index.nearest(two, k=2).names) == {"two", "at/5"}
 
 
 def test_images_of_other_sizes_and_channels():
@@ -131,31 +123,3 @@ def test_damaged_and_other_files_are_refused(index, tmp_path):
             index.save(other)
     with pytest.raises(InputError, match="no such file"):
         ad.DatasetIndex.load(tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_kill_9_while_saving_loses_nothing(index, tmp_path):
-    """Killed at random moments, some of them within a write: what was saved is there and whole."""
-    path = index.save(tmp_path / "sets.index")
-    draws = np.random.default_rng(0)
-    for attempt in range(12):
-        heard, report = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                grown = ad.DatasetIndex.load(path)
-                for turn in range(10_000):
-                    grown.add(f"{attempt}/{turn}", blobs(3, n=60))
-                    grown.save(path)
-                    os.write(report, f"{attempt}/{turn}\n".encode())
-            finally:
-                os._exit(1)
-        os.close(report)
-        with os.fdopen(heard) as lines:
-            names = lines.readline().split()  # the child saved once
-            time.sleep(draws.uniform(0, 0.15))
-            os.kill(child, signal.SIGKILL)
-            names += lines.read().split()
-        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-        assert names and {*index.names, *names} <= set(ad.DatasetIndex.load(path).names)

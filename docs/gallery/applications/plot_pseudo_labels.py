@@ -29,7 +29,7 @@ scores = {}
 for name, clusterer in clusterers.items():
     number = None if name == "HDBSCAN" else 10
     found = ad.pseudo_labels(data, clusterer, n_clusters=number)
-    scores[name] = (clustering_accuracy(found, digits), found.n_clusters)
+    scores[name] = (clustering_accuracy(found.codes, digits.labels), found.n_clusters)
     print(
         f"{name:16} {found.n_clusters} clusters, {scores[name][0]:.1%} right under the best naming"
     )

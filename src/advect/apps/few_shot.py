@@ -1,39 +1,36 @@
-"""Methods that enlarge a few target samples with a source dataset, and the choice among them.
+"""Methods that enlarge a few target samples with a source dataset (beyond the paper, but for ``final``).
 
 A method is a function of a ``Task`` that returns more samples under the target's classes, or None.
 ``METHODS`` has them by name; a new one is a function and an entry there.
+
+Most methods borrow the variation within classes of the source:
+
+    x_new = s_i + (x_j − μ_j) ,     j drawn from the source by P(source class | class of s_i)
+
+A flow ends on the few samples s_i, while a classifier lacks the variation within a class, which is similar
+across classes. Means are those of the target, residuals those of the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advect.apps.training import (
-    Choice,
-    Classifier,
-    FlowOptions,
-    fit_on,
-    half_and_half,
-    predicted,
-    renamed,
-)
-from advect.classes.borrowing import borrow
+from advect.apps.training import Classifier, FlowOptions, half_and_half, renamed
 from advect.classes.matching import ClassMatching
+from advect.cost import GroundCost, MeansOnly
 from advect.data.dataset import LabeledDataset
-from advect.data.labels import estimated_laws
+from advect.data.laws import group_shares
+from advect.data.sampling import by_turns
 
-_N_FOLDS = 3
-_N_EPISODES, _EPISODE_TEST = 2, 300  # rounds with source classes as the target, samples of each
-_PRIOR_GAIN = 0.02  # expected lead of the first method, and the standard deviation of this lead
-_MANY_SHOTS = 30  # samples per class from which the source is not expected to help
-_CLEAR = 1.5  # standard errors after which the prior no longer counts
+_FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
+_ALIKE = 0.5  # from this a on, classes do not vary as those of the source
+_TINY = torch.finfo(torch.float64).tiny
+_MORE = 10.0 ** torch.linspace(-3, 2, 41, dtype=torch.float64)  # grid of a
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,60 +49,30 @@ class Task:
         """Whether the source has all classes of the few by name."""
         return all(self.source.counts.get(name, 0) for name in present(self.few))
 
-    @cached_property
-    def class_map(self) -> dict[Hashable, Hashable]:
-        """From source classes to target classes: by name, or by a classifier of the source."""
-        if self.same_names:
-            return {name: name for name in present(self.few)}
-        model = self.classifier(self.seed)
-        fit_on(model.fit, self.source.balanced())
-        return match_by_votes(self.source, self.few, predicted(model, self.few.samples))
-
 
 def present(data: LabeledDataset) -> list[Hashable]:
     """The classes that have samples."""
     return [name for name, count in data.counts.items() if count]
 
 
-def match_by_votes(
-    source: LabeledDataset, few: LabeledDataset, answers: Tensor
-) -> dict[Hashable, Hashable]:
-    """Match source classes to target classes one to one, so that most answers (positions of source
-    classes for the few samples) are right. Distances of class means break ties.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    votes = np.zeros((len(few.classes), len(source.classes)))
-    np.add.at(votes, (few.y.cpu().numpy(), answers.numpy()), 1)
-    votes /= votes.sum(axis=1, keepdims=True).clip(1)
-    means, others = (estimated_laws(part).means.cpu().double() for part in (few, source))
-    apart = torch.cdist(means, others).numpy()
-    cost = apart / apart.max().clip(np.finfo(float).tiny) / len(few.classes) - votes
-    rows, columns = ([data.classes.index(n) for n in present(data)] for data in (few, source))
-    pairs = zip(*linear_sum_assignment(cost[np.ix_(rows, columns)]), strict=True)
-    class_map = {source.classes[columns[b]]: few.classes[rows[a]] for a, b in pairs}
-    return {name: class_map[name] for name in source.classes if name in class_map}
-
-
-def _borrowed(task: Task, matching: ClassMatching | None = None, **options: Any) -> LabeledDataset:
+def _borrowed(task: Task, **options: Any) -> LabeledDataset:
     """The few samples with residuals of the matched source classes."""
-    options |= {"n": task.n, "generator": torch.Generator().manual_seed(task.seed)}
-    data, bounds = (
-        borrow(task.source, task.few.balanced(), matching, **options),
-        task.options.bounds,
-    )
+    generator = torch.Generator().manual_seed(task.seed)
+    data = borrow(task.source, task.few.balanced(), task.n, generator, **options)
+    bounds = task.options.bounds
     return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
 
 
 def _calibrated(task: Task) -> LabeledDataset:
     """Residuals of matched classes around likely means, proportional if no feature is negative."""
     signed = any(bool((part.x < 0).any()) for part in (task.source, task.few))
-    return _borrowed(task, centre="calibrated", proportional=not signed)
+    return _borrowed(task, calibrated=True, proportional=not signed)
 
 
-def _source(task: Task) -> LabeledDataset:
-    """The source itself under the target's classes."""
-    data = renamed(task.source, task.class_map, task.few.classes)
+def relabeled_source(task: Task) -> LabeledDataset:
+    """The classes of the source that have the names of the target's classes."""
+    names = {name: name for name in present(task.few)}
+    data = renamed(task.source, names, task.few.classes)
     return data.subset(data.labeled).balanced()
 
 
@@ -118,112 +85,142 @@ def _final(task: Task) -> LabeledDataset:
 METHODS: dict[str, Callable[[Task], LabeledDataset | None]] = {
     "shots": lambda task: None,  # the few samples alone
     "borrowed": _borrowed,
-    # residuals of the two nearest source classes
-    "mixed": lambda task: _borrowed(task, ClassMatching.nearest(task.few, task.source, 2)),
     "calibrated": _calibrated,
     "final": _final,
-    "source": _source,
-    "source + borrowed": lambda task: half_and_half(_source(task), _borrowed(task)),
+    "source": relabeled_source,
+    "source + borrowed": lambda task: half_and_half(relabeled_source(task), _borrowed(task)),
 }
-_USES_SOURCE_CLASSES = ("source", "source + borrowed")
-# for each method, whether held-out samples were classified correctly
-Correct = dict[str, list[bool]]
 
 
-def choose(task: Task, among: Collection[str]) -> Choice:
-    """Choose a method by the samples and the source alone.
+def borrow(
+    source: LabeledDataset,
+    few: LabeledDataset,
+    n: int,
+    generator: torch.Generator,
+    *,
+    calibrated: bool = False,
+    proportional: bool = False,
+) -> LabeledDataset:
+    """n new samples of the classes of ``few`` that vary as the classes of ``source``, of equal weight
+    and in the order of their classes. Every sample needs a label and a weight. The source classes
+    that give the residuals are matched by equal masses and distances of class means.
 
-    With two samples of a class or more, the few are held out fold by fold. With one, some classes of
-    the source stand for the target, and the others for the source. The first method is expected to
-    lead by 2 ± 2 points of accuracy, as on other datasets; held-out samples are weighed against that.
-    A method that uses source classes goes first if they have the target's names and a classifier of
-    the source recognizes the few samples. With thirty samples of each class, ``shots`` goes first.
+    Args:
+        calibrated: first move the samples of each class to the likeliest mean given how the classes
+            of the source lie.
+        proportional: multiply a sample by the ratio ρ = ⟨x_j, μ_j⟩ / ‖μ_j‖² and add the rest,
+            x_new = ρ s_i + x_j − ρ μ_j. For features in which zero means absence, such as counts or
+            outputs of a ReLU.
     """
-    methods = list(among)
-    if len(methods) == 1:
-        return Choice(methods[0], {}, 0, f"{methods[0]} is the only method given")
-    uses_source = [method for method in methods if method in _USES_SOURCE_CLASSES]
-    counts = [task.few.counts[name] for name in present(task.few)]
-    first, named = methods[0], False
-    if min(counts) >= _MANY_SHOTS and "shots" in methods:
-        first = "shots"
-    elif uses_source and task.same_names and _recognizes(task):
-        first, named = uses_source[0], True
-    methods = [first, *(method for method in methods if method != first)]
-    if min(counts) > 1:
-        best = _best(_on_folds(task, methods), f"{len(task.few)} held-out target samples")
-        by_name = "; the source has the target's classes by name" * (named and best.method == first)
-        return replace(best, reason=best.reason + by_name)
-    if named:
-        reason = f"{first}: the source has the target's classes by name and recognizes most samples"
-        return Choice(first, {}, 0, reason)
-    correct = _on_episodes(task, [m for m in methods if m not in _USES_SOURCE_CLASSES], max(counts))
-    if correct:  # other classes than the target's: only a clear answer counts
-        return _best(correct, "samples of source classes in the role of the target", 3)
-    reason = (
-        "with one sample of a class none can be held out, and there are not four source classes"
+    source, few = (
+        data.replace(x=data.x.detach(), law=None, law_index=None) for data in (source, few)
     )
-    return Choice(first, {}, 0, f"{first}: {reason} that could stand for the target")
+    probabilities = _donor_probabilities(source, few)
+    y = by_turns(few.class_mass, n, generator).sort().values
+    shots, donors = torch.empty_like(y), torch.empty_like(y, device=source.x.device)
+    for code in y.unique().tolist():
+        rows = y == code
+        shots[rows] = _drawn(few, y[rows], generator)
+        classes = by_turns(probabilities[code], int(rows.sum()), generator).to(source.y)
+        donors[rows.to(donors.device)] = _drawn(source, classes, generator)
+    x, means = source.x[donors].double(), class_means(source)[source.y[donors]]
+    ratio = torch.ones_like(x[:, :1])
+    if proportional:
+        squares = means.square().sum(dim=1, keepdim=True)
+        products = (x * means).sum(dim=1, keepdim=True)
+        ratio = torch.where(squares > 0, products / squares.clamp_min(_TINY), ratio)
+    residuals = (x - ratio * means).to(few.x.device)
+    centres = few.x[shots].double()
+    if calibrated:
+        centres = centres + (calibrated_means(source, few) - class_means(few))[y]
+    x = (ratio.to(few.x.device) * centres + residuals).to(few.x)
+    return few.replace(x=x, y=y, weights=few.weights.new_full((n,), 1 / n))
 
 
-def _recognizes(task: Task) -> bool:
-    """Whether a classifier of the source is better on the few than halfway from chance to 1."""
-    model = task.classifier(task.seed)
-    fit_on(model.fit, _source(task))
-    correct = (predicted(model, task.few.samples) == task.few.y.cpu()).double().mean()
-    return float(correct) > (1 + 1 / len(present(task.few))) / 2
+def _donor_probabilities(source: LabeledDataset, few: LabeledDataset) -> Tensor:
+    """P(source class | class of few), (k, k'); uniform for classes without a match."""
+    matching = ClassMatching.between(few, source, cost=GroundCost(label=MeansOnly()))
+    present = torch.tensor([float(count > 0) for count in source.counts.values()]).double()
+    table = torch.as_tensor(matching.soft.values).double() * present
+    table = torch.where(table.sum(dim=1, keepdim=True) > 0, table, present)
+    return table / table.sum(dim=1, keepdim=True)
 
 
-def _best(correct: Correct, where: str, error_scale: float = 1) -> Choice:
-    """The method with the highest expected accuracy, given the expected lead of the first."""
-    methods = list(correct)
-    accuracies = {method: float(np.mean(correct[method])) for method in methods}
-    best = methods[0]
-    for method in sorted(methods[1:], key=lambda method: -accuracies[method]):
-        gain = np.subtract(correct[method], correct[best], dtype=float)
-        error = error_scale * gain.std() / np.sqrt(len(gain))
-        # posterior mean of a gain with prior N(−g, g²), observed with this error, is above 0
-        if gain.mean() > min(error**2 / _PRIOR_GAIN, _CLEAR * error):
-            best = method
-            break
-    reason = f"{best} classifies {accuracies[best]:.1%} of {where} correctly"
-    return Choice(best, accuracies, len(correct[best]), reason)
+def _drawn(data: LabeledDataset, codes: Tensor, generator: torch.Generator) -> Tensor:
+    """A row of the class of each code, by weight."""
+    rows = torch.empty_like(codes)
+    for code in codes.unique().tolist():
+        members, places = ((part == code).nonzero()[:, 0] for part in (data.y, codes))
+        rows[places] = members[by_turns(data.weights[members], len(places), generator)]
+    return rows
 
 
-def _on_folds(task: Task, methods: list[str]) -> Correct:
-    n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
-    members = torch.nn.functional.one_hot(task.few.y)  # each class is spread evenly over the folds
-    folds = ((members.cumsum(dim=0) - 1) * members).sum(dim=1) % n_folds
-    correct: Correct = {method: [] for method in methods}
-    for fold in range(n_folds):
-        fold_task = replace(task, few=task.few.subset(folds != fold))
-        _evaluate(fold_task, task.few.subset(folds == fold), correct)
-    return correct
+def class_means(data: LabeledDataset) -> Tensor:
+    """Weighted class means (k, d) in float64; 0 without samples."""
+    shares = group_shares(data.y, data.weights, len(data.classes))
+    means = shares.new_zeros(len(data.classes), data.dim)
+    return means.index_add_(0, data.y, shares[:, None] * data.x.double())
 
 
-def _on_episodes(task: Task, methods: list[str], shots: int) -> Correct:
-    """Rounds in which half of the source classes are the target; none with fewer than four."""
-    source = task.source
-    codes = [i for i, name in enumerate(source.classes) if source.counts[name] > shots]
-    if len(codes) < 4 or not methods:
-        return {}
-    correct: Correct = {method: [] for method in methods}
-    for episode in range(_N_EPISODES):
-        generator = torch.Generator().manual_seed(task.seed + episode)
-        order = torch.randperm(len(codes), generator=generator)[: len(codes) // 2]
-        target = torch.isin(source.y, torch.tensor(codes, device=source.y.device)[order])
-        rows = torch.randperm(len(source), generator=generator).to(target.device)
-        rows = rows[target[rows]]
-        taken = torch.cat([rows[source.y[rows] == c][:shots] for c in source.y[rows].unique()])
-        rest = rows[~torch.isin(rows, taken)][:_EPISODE_TEST]
-        parts = {"source": source.subset(~target), "few": source.subset(taken)}
-        episode_task = replace(task, **parts, seed=task.seed + episode)
-        _evaluate(episode_task, source.subset(rest), correct)
-    return correct
+def calibrated_means(source: LabeledDataset, few: LabeledDataset) -> Tensor:
+    """Posterior class means of ``few``, (k, d) in float64, given how the classes of ``source`` lie.
+
+        m_y  ~  N(c, t (B + a W)) ,        x̄_y | m_y  ~  N(m_y, t W / k_y)
+        m̂_y  =  c + (B + a W) (B + a W + W / k_y)⁻¹ (x̄_y − c)
+
+    with B the covariance of the class means of the source, W the covariance within its classes, k_y
+    the number of samples of a class and c the mean of the class means. a and t maximise the
+    likelihood. If a ≥ ½, the classes lie unlike those of the source, and the means stay.
+    """
+    means, counts = class_means(few), effective_counts(few)
+    present = counts > 0
+    few_means, source_means = means[present], class_means(source)
+    source_means = source_means[effective_counts(source) > 0].to(few_means.device)
+    if len(few_means) < 2 or len(source_means) < 2:
+        return means
+    residuals = source.x.double() - class_means(source)[source.y]
+    shares = source.weights.double() / source.weights.sum()
+    within = (residuals.mT * shares @ residuals).to(few_means.device)
+    unit = within.diagonal().mean()
+    if float(unit) <= 0:
+        return means
+    within.diagonal().add_(_FLOOR * unit)
+    factor = torch.linalg.cholesky(within)
+
+    # in coordinates where W is the identity, B + a W is diagonal in the eigenvectors of B
+    def whitened(rows: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(factor, rows.mT, upper=False).mT
+
+    centre = few_means.mean(dim=0)
+    apart = whitened(few_means - centre)  # (k, d)
+    between = whitened(source_means - source_means.mean(dim=0)) / (len(source_means) - 1) ** 0.5
+    _, singular, axes = torch.linalg.svd(between, full_matrices=False)
+    along = apart @ axes.mT  # (k, r), in the directions in which classes of the source differ
+    rest = (apart.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0)
+    chance = 1 / counts[present].to(few_means)
+    more = _likeliest(along, rest, few_means.shape[1], singular.square(), chance)
+    if float(more) >= _ALIKE:
+        return means
+    gain = (more / (more + chance))[:, None]  # in the other directions
+    prior = singular.square() + more
+    calibrated = gain * apart + (((prior / (prior + chance[:, None])) - gain) * along) @ axes
+    means[present] = centre + calibrated @ factor.mT
+    return means
 
 
-def _evaluate(task: Task, held_out: LabeledDataset, correct: Correct) -> None:
-    for method, answers in correct.items():
-        model = task.classifier(task.seed)
-        fit_on(model.fit, half_and_half(task.few, METHODS[method](task)))
-        answers += (predicted(model, held_out.samples) == held_out.y.cpu()).tolist()
+def effective_counts(data: LabeledDataset) -> Tensor:
+    """Effective number of samples of each class, (Σw)² / Σw², (k,)."""
+    weights, zeros = data.weights.double(), data.weights.new_zeros(len(data.classes)).double()
+    total, squares = (zeros.index_add(0, data.y, part) for part in (weights, weights.square()))
+    return torch.where(total > 0, total.square() / squares.clamp_min(_TINY), total)
+
+
+def _likeliest(along: Tensor, rest: Tensor, dim: int, variances: Tensor, chance: Tensor) -> Tensor:
+    """The a of the greatest likelihood on a grid, with the best t for each."""
+    more = _MORE.to(along)
+    elsewhere = more[:, None] + chance  # (a, k): variances in the other directions
+    inside = elsewhere[:, :, None] + variances  # (a, k, r)
+    scatter = (along.square() / inside).sum(dim=(1, 2)) + (rest / elsewhere).sum(dim=1)
+    volume = inside.log().sum(dim=(1, 2)) + (dim - along.shape[1]) * elsewhere.log().sum(dim=1)
+    # the centre is estimated from the same means, which takes one degree of freedom of k
+    return more[int((volume / len(along) + dim * scatter.clamp_min(_TINY).log()).argmin())]

@@ -30,9 +30,9 @@ from advect.data.labels import law_rows, memberships, with_shared_laws
 from advect.data.laws import Gaussians
 from advect.data.laws.between import detached, geodesic
 from advect.data.sampling import by_turns
-from advect.errors import InputError
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
+from advect.spaces.inputs import require
 from advect.transport.distance import Distance, otdd
 from advect.transport.transport import check_dataset
 
@@ -163,9 +163,12 @@ def interpolate(
         drawn = by_turns(mass.cpu(), check_count("size", size), generator).sort()[0]
         rows = rows[drawn.to(rows.device)]
         mass = torch.full((len(rows),), 1 / len(rows), dtype=mass.dtype, device=mass.device)
-    needed = 4 * len(rows) * a.dim * a.x.dtype.itemsize
-    remedy = "Draw some with size=…, or use solver=ad.ExactOT(), whose plans have few pairs."
-    check_room(f"{len(rows):,} pairs of samples", needed, remedy, a.x.device)
+    check_room(
+        f"{len(rows):,} pairs of samples",
+        4 * len(rows) * a.dim * a.x.dtype.itemsize,
+        "Draw some with size=…, or use solver=ad.ExactOT(), whose plans have few pairs.",
+        a.x.device,
+    )
     laws = _law_pairs(a, b, rows)
     path = [
         Interpolated(at, *_between(a, b, rows, mass, laws, at), rows, distance) for at in positions
@@ -175,9 +178,12 @@ def interpolate(
 
 def _positions(t: Any) -> list[float]:
     positions = [check_number("t", value) for value in ([t] if np.ndim(t) == 0 else t)]
-    if not positions or min(positions) < 0 or max(positions) > 1:
-        remedy = "Pass a number such as 0.5, or a list of them."
-        raise InputError("t must be a number from 0 to 1, or several", repr(t), remedy)
+    require(
+        positions and min(positions) >= 0 and max(positions) <= 1,
+        "t must be a number from 0 to 1, or several",
+        repr(t),
+        "Pass a number such as 0.5, or a list of them.",
+    )
     return positions
 
 
@@ -234,6 +240,6 @@ def _most_likely(probabilities: Tensor) -> Tensor:
     """The class with the largest probability, the first of equal ones; −1 where more is unknown."""
     unknown = 1 - probabilities.sum(dim=1, keepdim=True)
     every = torch.cat([probabilities, unknown], dim=1)
-    largest = (every >= every.amax(dim=1, keepdim=True) - _TIE).to(torch.int64)
-    first = largest.argmax(dim=1)
+    largest = every >= every.amax(dim=1, keepdim=True) - _TIE
+    first = largest.to(torch.int64).argmax(dim=1)
     return torch.where(first == probabilities.shape[1], -1, first)

@@ -19,7 +19,6 @@ from advect.apps.label_methods import (
     Comparison,
     KnownLabels,
     LabelMethod,
-    Points,
     all_scores,
     calibrated,
     choose_method,
@@ -27,14 +26,13 @@ from advect.apps.label_methods import (
     held_out_scores,
     part_to_compare,
 )
-from advect.apps.training import joined, renamed, sample_figures
-from advect.classes.borrowing import check_one_space
+from advect.apps.training import check_one_space, joined, renamed, sample_figures
 from advect.classes.embedding import Embedded
 from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
-from advect.errors import InputError
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _FEW = 20  # held-out labels below which their accuracy is a rough estimate
@@ -80,11 +78,11 @@ class LabeledPool(Result):
             members = codes == code
             mean = float(self.confidence[members].mean()) if members.any() else None
             rows.append([str(name), int(members.sum()), int((members & self.known).sum()), mean])
-        tables = [Table("Classes", ("class", "samples", "known", "mean confidence"), rows)]
+        classes = Table("Classes", ("class", "samples", "known", "mean confidence"), rows)
         compared = [[str(c.method), c.accuracy, c.log_likelihood] for c in self.compared]
         columns = ("method", "accuracy", "mean log-likelihood")
-        tables.append(Table("Methods on held-out labels", columns, compared))
-        return tables if compared else tables[:1]
+        methods = Table("Methods on held-out labels", columns, compared)
+        return [classes, methods] if compared else [classes]
 
     def figures(self) -> dict[str, Any]:
         unsure = self.dataset.subset(torch.as_tensor(self.unsure(10)))
@@ -113,12 +111,15 @@ class LabeledPool(Result):
 
     def confident(self, at_least: float = 0.9) -> LabeledDataset:
         """The samples whose label has at least this probability, and those with known labels."""
-        if not 0 <= check_number("at_least", at_least) <= 1:
-            raise InputError("at_least must be a probability", at_least, "Pass for instance 0.9.")
+        within = 0 <= check_number("at_least", at_least) <= 1
+        require(within, "at_least must be a probability", at_least, "Pass for instance 0.9.")
         chosen = self.confidence >= at_least
-        if not chosen.any():
-            got, remedy = f"at most {self.confidence.max():.3f}", "Pass a smaller value."
-            raise InputError(f"no label has a probability of {at_least:g}", got, remedy)
+        require(
+            chosen.any(),
+            f"no label has a probability of {at_least:g}",
+            f"at most {self.confidence.max():.3f}",
+            "Pass a smaller value.",
+        )
         return self.dataset.subset(torch.as_tensor(chosen, device=self.dataset.x.device))
 
     def unsure(self, n: int = 20) -> np.ndarray:
@@ -153,8 +154,7 @@ def label(
             components of images, and raw and standardized columns of tables. None: the features;
             otherwise as for ``ad.pseudo_labels``.
         method: ``"propagate"`` spreads labels over the graph; ``"refine"`` does so once more over a
-            graph with separated classes; ``"logistic"`` fits a logistic regression; ``"auto"``
-            compares them.
+            graph with separated classes; ``"auto"`` compares both.
         seed: seed for the folds and for sampling.
         progress: None shows long runs on stderr, False is silent, a function gets (done, total).
 
@@ -174,9 +174,9 @@ def label(
     with track(len(embeddings) + 3, "labeling", progress) as advance:
         comparison = Comparison(*part_to_compare(together, known), embeddings)
         chosen, compared = choose_method(comparison, method, len(together), advance)
-        points = comparison.points(chosen.embedding)
         if comparison.data is not together:
-            points = Points.of(together, embeddings[chosen.embedding], seed)
+            comparison = Comparison(together, known, embeddings)
+        points = comparison.points(chosen.embedding)
         advance(1)
         held_out = held_out_scores(chosen, points, known)
         calibration = calibrated(held_out, codes[known.held_out], chosen.prior_temperature)
@@ -197,16 +197,21 @@ def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDatase
     for name, data in zip(("pool", "few"), parts, strict=False):
         require_classes(check_dataset(name, data), "label")
     check_one_space("pool", pool, parts[-1])
-    if bool(pool.labeled.all()):
-        remedy = "Pass ad.LabeledDataset(pool.samples)."
-        raise InputError("nothing to label in the pool", f"{len(pool)} labels", remedy)
+    require(
+        not bool(pool.labeled.all()),
+        "nothing to label in the pool",
+        f"{len(pool)} labels",
+        "Pass ad.LabeledDataset(pool.samples).",
+    )
     names = dict.fromkeys(
         name for part in reversed(parts) for name, count in part.counts.items() if count
     )
-    if len(names) < 2:
-        got = ", ".join(map(repr, names)) or "none"
-        remedy = "Label a few samples of each class; ad.pseudo_labels needs no labels."
-        raise InputError("labels of at least two classes are needed", got, remedy)
+    require(
+        len(names) > 1,
+        "labels of at least two classes are needed",
+        ", ".join(map(repr, names)) or "none",
+        "Label a few samples of each class; ad.pseudo_labels needs no labels.",
+    )
     return joined([renamed(part, {name: name for name in names}, tuple(names)) for part in parts])
 
 

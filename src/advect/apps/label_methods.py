@@ -1,8 +1,8 @@
 """Methods that label a pool from a few samples, and the choice among them on held-out labels.
 
 A method gives scores of samples from known labels. The choice uses scores of held-out labels alone, one
-question after the other: the embedding and the method, how far labels spread, the number of neighbours,
-and whether the graph is refined.
+question after the other: the embedding, how far labels spread, the number of neighbours, and whether
+the graph is refined.
 
 Probabilities are calibrated by one temperature, fitted on held-out labels (Guo et al. 2017). Its
 logarithm has a normal prior, which decides alone where no label can be held out.
@@ -27,9 +27,8 @@ from advect.classes.pseudo import one_hot, spread
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import layout
 
-METHODS = ("propagate", "refine", "logistic")
+METHODS = ("propagate", "refine")
 _MAX_FOLDS, _MAX_COLUMNS = 10, 100  # folds, and folds times classes
-_PENALTY = 1.0  # C of the logistic regression
 # of refinement: the share of most certain samples that are used, the weight of discriminant directions
 # next to the points themselves, the shrinkage of covariances
 _USED_SHARE, _WEIGHT, _SHRINKAGE = 0.7, 0.7, 0.5
@@ -56,13 +55,11 @@ class LabelMethod:
     @property
     def prior_temperature(self) -> float:
         """The temperature that suited other data: scores are flatter, the farther labels spread."""
-        if self.method == "logistic":
-            return 0.8
         return (1 - self.alpha) ** (0.2 if self.method == "refine" else 0.3)
 
     def __str__(self) -> str:
-        graph = f", {self.neighbors} neighbors, alpha {self.alpha:g}"
-        return f"{self.method} in {self.embedding}{'' if self.method == 'logistic' else graph}"
+        graph = f"{self.neighbors} neighbors, alpha {self.alpha:g}"
+        return f"{self.method} in {self.embedding}, {graph}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +95,6 @@ class Points:
     points: np.ndarray
     graphs: dict[int, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, data: LabeledDataset, embedding: Any, seed: int) -> Points:
-        return cls(of_order_one(points_of(data, embedding, seed)))
-
     def graph(self, neighbors: int) -> Any:
         if neighbors not in self.graphs:
             self.graphs[neighbors] = neighbor_graph(self.points, neighbors, local=True)
@@ -110,8 +103,6 @@ class Points:
 
 def all_scores(method: LabelMethod, points: Points, codes: np.ndarray, k: int) -> np.ndarray:
     """Scores (n, k) of all samples from known labels, codes (n,) with −1 where unknown."""
-    if method.method == "logistic":
-        return _logistic(points.points, codes, k)
     known = one_hot(codes, k)
     scores = spread(points.graph(method.neighbors), method.alpha, known)
     if method.method == "refine":
@@ -154,18 +145,6 @@ def _unit_norm(points: np.ndarray) -> np.ndarray:
     return points / (np.sqrt(np.square(points).sum(axis=1).mean()) or 1.0)
 
 
-def _logistic(points: np.ndarray, codes: np.ndarray, k: int) -> np.ndarray:
-    """Logistic regression on points, in units in which labeled ones have mean square 1."""
-    from sklearn.linear_model import LogisticRegression
-
-    rows = np.flatnonzero(codes >= 0)
-    unit = np.sqrt(np.square(points[rows]).sum(axis=1).mean() / points.shape[1]) or 1.0
-    model = LogisticRegression(C=_PENALTY, max_iter=2000).fit(points[rows] / unit, codes[rows])
-    scores = np.zeros((len(points), k))
-    scores[:, model.classes_] = model.predict_proba(points / unit)
-    return scores
-
-
 @dataclass(frozen=True)
 class Candidate:
     """A method with its accuracy and mean log-likelihood on held-out labels."""
@@ -187,8 +166,8 @@ class Comparison:
 
     def points(self, embedding: str) -> Points:
         if embedding not in self.computed:
-            points = Points.of(self.data, self.embeddings[embedding], self.known.seed)
-            self.computed[embedding] = points
+            points = points_of(self.data, self.embeddings[embedding], self.known.seed)
+            self.computed[embedding] = Points(of_order_one(points))
         return self.computed[embedding]
 
     def best(self, methods: Sequence[LabelMethod]) -> LabelMethod:
@@ -207,24 +186,19 @@ def choose_method(
     comparison: Comparison, method: str, n: int, advance: Callable[[int], None]
 ) -> tuple[LabelMethod, tuple[Candidate, ...]]:
     """The best method for n samples, and all that were compared, the best first."""
-    embeddings, auto = list(comparison.embeddings), method == "auto"
-    refine = method == "refine" or (auto and n <= _MAX_REFINED)
+    embeddings = list(comparison.embeddings)
+    first = "propagate" if method == "auto" else method
+    may_refine = method == "auto" and n <= _MAX_REFINED
     if not len(comparison.known.held_out):
         advance(len(embeddings) + 1)
-        name = method if not auto else "refine" if refine else METHODS[0]
+        name = "refine" if may_refine else first
         return LabelMethod(name, embeddings[0], alpha=_ALPHA_SINGLE), ()
-    # refinement is compared with what it refines, last
-    names = ("propagate", "logistic") if auto else (method,)
-    leaders = []
-    for embedding in embeddings:
-        leaders.append(comparison.best([LabelMethod(name, embedding) for name in names]))
-        advance(1)
-    chosen = comparison.best(leaders)
-    if chosen.method != "logistic":
-        chosen = comparison.best([replace(chosen, alpha=alpha) for alpha in _ALPHAS])
-        chosen = comparison.best([replace(chosen, neighbors=count) for count in _NEIGHBORS])
-        if auto and refine:
-            chosen = comparison.best([replace(chosen, method="refine"), chosen])
+    chosen = comparison.best([LabelMethod(first, embedding) for embedding in embeddings])
+    advance(len(embeddings))
+    chosen = comparison.best([replace(chosen, alpha=alpha) for alpha in _ALPHAS])
+    chosen = comparison.best([replace(chosen, neighbors=count) for count in _NEIGHBORS])
+    if may_refine:
+        chosen = comparison.best([replace(chosen, method="refine"), chosen])
     advance(1)
     every = comparison.candidates.values()
     order = sorted(every, key=lambda each: (each.method != chosen, -each.log_likelihood))

@@ -25,6 +25,7 @@ from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
+from advect.spaces.inputs import require
 
 _BATCH = 1024
 _MAX_CHANNELS = 4  # of an image
@@ -48,15 +49,22 @@ def query(model: Any, samples: Tensor) -> np.ndarray:
     """
     call = _callable(model)
     try:
-        answers = [_as_answer(call(part), len(part)) for part in samples.split(_BATCH)]
-        joined = np.concatenate(answers)
+        parts = [_as_answer(call(part), len(part)) for part in samples.split(_BATCH)]
+        answers = np.concatenate(parts)
     except AdvectError:
         raise
     except Exception as error:
-        got = f"{type(error).__name__}: {error} on shape {tuple(samples.shape)}"
-        remedy = "Wrap it so that it takes a batch of samples of the reference's shape."
-        raise InputError("the model must take samples like these", got, remedy) from error
-    return joined if joined.ndim == 1 else _probabilities(joined)
+        raise InputError(
+            "the model must take samples like these",
+            f"{type(error).__name__}: {error} on shape {tuple(samples.shape)}",
+            "Wrap it so that it takes a batch of samples of the reference's shape.",
+        ) from error
+    if answers.ndim == 1:
+        return answers
+    scores = answers.astype(np.float64)
+    if (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3):
+        return scores
+    return torch.softmax(torch.from_numpy(scores), dim=1).numpy()
 
 
 def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
@@ -64,9 +72,11 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
     if answers.ndim == 1:
         return codes_of(answers, classes)
     if answers.shape[1] != len(classes):
-        what = f"scores must be of the {len(classes)} reference classes"
-        remedy = "Give the reference all classes of the model, in its order."
-        raise InputError(what, f"{answers.shape[1]}", remedy)
+        raise InputError(
+            f"scores must be of the {len(classes)} reference classes",
+            f"{answers.shape[1]}",
+            "Give the reference all classes of the model, in its order.",
+        )
     return answers.argmax(axis=1)
 
 
@@ -77,9 +87,12 @@ def _callable(model: Any) -> Callable[[Tensor], Any]:
         with suppress(AttributeError):
             method = getattr(model, name)
             return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
-    if not callable(model):
-        remedy = "Pass a function, a torch module or an estimator."
-        raise InputError("a model must be callable", type(model).__name__, remedy)
+    require(
+        callable(model),
+        "a model must be callable",
+        type(model).__name__,
+        "Pass a function, a torch module or an estimator.",
+    )
     return model
 
 
@@ -118,21 +131,19 @@ def _as_answer(answer: Any, n: int) -> np.ndarray:
     array = np.asarray(answer.detach().cpu() if torch.is_tensor(answer) else answer)
     if array.ndim == 2 and array.shape[-1] == 1 and array.dtype.kind in "OUSib":
         array = array[:, 0]
-    if array.ndim not in (1, 2) or len(array) != n:
-        what = f"the model must return a row of scores or a label for each of {n} samples"
-        got = f"{type(answer).__name__} of shape {array.shape}"
-        raise InputError(what, got, "Return (n, k) scores or n labels.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        remedy = "Check the range of the samples that it was trained on."
-        raise InputError("answers must be finite", "NaN or infinite scores", remedy)
+    require(
+        array.ndim in (1, 2) and len(array) == n,
+        f"the model must return a row of scores or a label for each of {n} samples",
+        f"{type(answer).__name__} of shape {array.shape}",
+        "Return (n, k) scores or n labels.",
+    )
+    require(
+        array.dtype.kind != "f" or np.isfinite(array).all(),
+        "answers must be finite",
+        "NaN or infinite scores",
+        "Check the range of the samples that it was trained on.",
+    )
     return array
-
-
-def _probabilities(scores: np.ndarray) -> np.ndarray:
-    scores = scores.astype(np.float64)
-    if (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-3):
-        return scores
-    return torch.softmax(torch.from_numpy(scores), dim=1).numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +160,18 @@ class SplitModel:
         try:
             parts = [_call_module(self.body, part) for part in samples.split(_BATCH)]
         except RuntimeError as error:
-            what, got = "features must be computable", f"{error} on shape {tuple(samples.shape)}"
-            raise InputError(what, got, "Pass samples of the model's shape.") from error
+            raise InputError(
+                "features must be computable",
+                f"{error} on shape {tuple(samples.shape)}",
+                "Pass samples of the model's shape.",
+            ) from error
         rows = torch.cat(parts).to(samples.device)
-        if rows.ndim < 2 or len(rows) != len(samples) or not bool(torch.isfinite(rows).all()):
-            what = f"features must be finite, a row for each of {len(samples)} samples"
-            raise InputError(what, f"shape {tuple(rows.shape)}", "Choose another layer.")
+        require(
+            rows.ndim > 1 and len(rows) == len(samples) and bool(torch.isfinite(rows).all()),
+            f"features must be finite, a row for each of {len(samples)} samples",
+            f"shape {tuple(rows.shape)}",
+            "Choose another layer.",
+        )
         return rows
 
     def encoded(self, data: LabeledDataset) -> LabeledDataset:
@@ -179,14 +196,19 @@ def split_model(model: Any, features: str | None = None) -> SplitModel:
     try:
         layers = [name for name, _ in model.named_modules() if name]
     except AttributeError:
-        got = f"{features!r} of {type(model).__name__}"
-        what = "features must be the name of a layer of a torch module"
-        raise InputError(what, got, _REMEDY) from None
+        raise InputError(
+            "features must be the name of a layer of a torch module",
+            f"{features!r} of {type(model).__name__}",
+            _REMEDY,
+        ) from None
     check_known("layer", features, layers)
     body, rest = _cut(model, features.split("."))
-    if not rest:
-        what, got = "a layer must follow the features", f"{features!r}, the last layer"
-        raise InputError(what, got, "Name a layer before it.")
+    require(
+        rest,
+        "a layer must follow the features",
+        f"{features!r}, the last layer",
+        "Name a layer before it.",
+    )
     return SplitModel(nn.Sequential(*body), nn.Sequential(*rest))
 
 

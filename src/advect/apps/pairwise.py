@@ -31,6 +31,7 @@ from advect.errors import InputError
 from advect.io.loading import load
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
+from advect.spaces.inputs import require
 from advect.transport.distance import otdd
 from advect.transport.notes import Note
 from advect.transport.sampling_error import between_values, check_level, energy_error_of
@@ -189,20 +190,24 @@ def pairwise(
         ((3, 3), 'b')
     """
     cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
-    if n_jobs is not None and (type(n_jobs) is not int or n_jobs == 0):
-        remedy = "Pass a number of pairs, or -1 for every core."
-        raise InputError("n_jobs must be a whole number other than 0", repr(n_jobs), remedy)
+    require(
+        n_jobs is None or (type(n_jobs) is int and n_jobs != 0),
+        "n_jobs must be a whole number other than 0",
+        repr(n_jobs),
+        "Pass a number of pairs, or -1 for every core.",
+    )
     folder = None if store is None else _make_folder(store)
     sets = _read_all(datasets)
-    pairs, files = list(combinations(sets, 2)), {}
+    pairs, files, results = list(combinations(sets, 2)), {}, {}
     settings = (cost, solver, standard_errors)
     if folder is not None:  # named after the content of both datasets and the settings
         contents = {name: digest(data) for name, data in sets.items()}
         common = digest(FORMAT, *settings)
-        keys = {(a, b): digest(contents[a], contents[b], common) for a, b in pairs}
-        files = {pair: folder / f"{key}.json" for pair, key in keys.items()}
-    stored = {pair: _read(path) for pair, path in files.items()}
-    results = {pair: result for pair, result in stored.items() if result is not None}
+        for a, b in pairs:
+            key = digest(contents[a], contents[b], common)
+            files[a, b] = folder / f"{key}.json"
+        stored = {pair: _read(path) for pair, path in files.items()}
+        results = {pair: result for pair, result in stored.items() if result is not None}
     jobs = [
         (pair, sets[pair[0]], sets[pair[1]], memory_limit, settings)
         for pair in pairs
@@ -222,18 +227,29 @@ def pairwise(
 
 def _collected(names: tuple[str, ...], results: Sequence[Mapping[str, Any]]) -> Pairwise:
     """Symmetric matrices from the results of the pairs, in the order of their upper triangle."""
-    k = len(names)
     failed = {"value": math.nan, "converged": False}
-    parts = [{"standard_error": None, **row.get("result", failed)} for row in results]
-    tables = np.zeros((4, k, k))
-    tables[1] = np.eye(k)
-    for at in (np.triu_indices(k, 1), np.triu_indices(k, 1)[::-1]):
-        for table, name in zip(tables, ("value", "converged", "standard_error"), strict=False):
-            table[at] = np.array([part[name] for part in parts], dtype=float)  # None is NaN
-        tables[3][at] = [row["seconds"] for row in results]
+    rows = [
+        {"standard_error": None, **row.get("result", failed), "seconds": row["seconds"]}
+        for row in results
+    ]
+
+    def table(name: str, diagonal: float = 0.0) -> np.ndarray:
+        matrix = diagonal * np.eye(len(names))
+        upper = np.triu_indices(len(names), 1)
+        matrix[upper] = matrix.T[upper] = np.array(
+            [row[name] for row in rows], float
+        )  # None is NaN
+        return matrix
+
     pairs = zip(combinations(names, 2), results, strict=True)
-    errors = {pair: row["error"] for pair, row in pairs if "error" in row}
-    return Pairwise(names, tables[0], tables[1] > 0, tables[3], errors, tables[2])
+    return Pairwise(
+        names,
+        values=table("value"),
+        converged=table("converged", diagonal=1.0) > 0,
+        seconds=table("seconds"),
+        errors={pair: row["error"] for pair, row in pairs if "error" in row},
+        standard_errors=table("standard_error"),
+    )
 
 
 def _run(jobs: Sequence[tuple[Any, ...]], n_jobs: Any) -> Iterator[Any]:
@@ -291,19 +307,23 @@ def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
             unique = references and len({*some}) == len(some)
             sets = {str(data if unique else at): data for at, data in enumerate(some)}
         case _:
-            what = "datasets must be a mapping or a sequence"
-            raise InputError(what, type(datasets).__name__, "Pass a dict or a list.")
-    if len(sets) < 2 or len(sets) < len(datasets):
-        remedy = "Add some, or rename them."
-        raise InputError("pairs need two or more datasets with names", f"{len(sets)}", remedy)
-    return {name: _read_one(name, data) for name, data in sets.items()}
-
-
-def _read_one(name: str, data: Any) -> LabeledDataset:
-    if isinstance(data, (str, os.PathLike)):
-        data = load(data, progress=False)
-    data = check_dataset(f"{name}, unless it is a reference,", data)
-    return data.replace(x=data.x.detach()) if data.x.requires_grad else data
+            raise InputError(
+                "datasets must be a mapping or a sequence",
+                type(datasets).__name__,
+                "Pass a dict or a list.",
+            )
+    require(
+        len(datasets) == len(sets) > 1,
+        "pairs need two or more datasets with names",
+        f"{len(sets)}",
+        "Add some, or rename them.",
+    )
+    for name, data in sets.items():
+        if isinstance(data, (str, os.PathLike)):
+            data = load(data, progress=False)
+        data = check_dataset(f"{name}, unless it is a reference,", data)
+        sets[name] = data.replace(x=data.x.detach()) if data.x.requires_grad else data
+    return sets
 
 
 def _make_folder(store: str | os.PathLike[str]) -> Path:
@@ -311,8 +331,11 @@ def _make_folder(store: str | os.PathLike[str]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what, remedy = "the store must be a writable directory", "Choose another directory."
-        raise InputError(what, f"{folder} ({error.strerror})", remedy) from None
+        raise InputError(
+            "the store must be a writable directory",
+            f"{folder} ({error.strerror})",
+            "Choose another directory.",
+        ) from None
     return folder
 
 
@@ -327,7 +350,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         result, seconds = record["result"], float(record["seconds"])
         checked = {"value": float(result["value"]), "converged": bool(result["converged"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        warnings.warn(f"{path} is damaged and computed again ({reason})", stacklevel=3)
+        warnings.warn(
+            f"{path} is damaged and computed again ({type(error).__name__}: {error})", stacklevel=3
+        )
         return None
     return {"result": {**result, **checked}, "seconds": seconds}

@@ -39,13 +39,12 @@ from advect.cost import Bures
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
-from advect.errors import InputError
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import check_columns
 from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
-from advect.spaces.inputs import as_dataset
+from advect.spaces.inputs import as_dataset, require
 from advect.transport.transport import check_dataset
 
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
@@ -102,9 +101,12 @@ class _Task:
         if self.model.body is None:
             return samples
         values = as_dataset(samples).samples.detach()
-        if tuple(values.shape[1:]) not in (self.shape, (math.prod(self.shape),)):
-            what = f"samples must have the shape of the data, {self.shape}"
-            raise InputError(what, f"shape {tuple(values.shape)}", "Transform them first.")
+        require(
+            tuple(values.shape[1:]) in (self.shape, (math.prod(self.shape),)),
+            f"samples must have the shape of the data, {self.shape}",
+            f"shape {tuple(values.shape)}",
+            "Transform them first.",
+        )
         return self.model.features(values.reshape(len(values), *self.shape))
 
     def flow(self, data: LabeledDataset) -> tuple[FlowResult, EntropicMap]:
@@ -115,9 +117,12 @@ class _Task:
     def ask(self, samples: Any) -> np.ndarray:
         """The model's answers for samples of the flow's space."""
         values = as_dataset(samples).samples.detach()
-        if values[:1].numel() not in (0, self.reference.dim):
-            what = f"samples must have {self.reference.dim} features"
-            raise InputError(what, f"shape {tuple(values.shape)}", "Use ad.harmonize first.")
+        require(
+            values[:1].numel() in (0, self.reference.dim),
+            f"samples must have {self.reference.dim} features",
+            f"shape {tuple(values.shape)}",
+            "Use ad.harmonize first.",
+        )
         return query(self.model.head, values.reshape(len(values), *self.reference.sample_shape))
 
 
@@ -298,8 +303,8 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Choice:
     aside = folds_of(y, _HELD_OUT) == 0
     aside &= np.isin(y, y[~aside])  # a class that no method has seen would not tell them apart
     if len(labeled) < _MIN_LABELS or not aside.any():
-        reason = f"Methods cannot be compared: {len(labeled)} labeled samples are too few."
-        return Choice(FLOW, {}, 0, reason)
+        too_few = f"Methods cannot be compared: {len(labeled)} labeled samples are too few."
+        return Choice(FLOW, {}, 0, too_few)
     part, test = labeled.subset(~aside), labeled.subset(aside)
     result, fitted = task.flow(part)
     answers = {POSTERIOR: _most_likely(fitted, test.samples)}
@@ -324,9 +329,11 @@ def _class_names(answers: np.ndarray, reference: LabeledDataset) -> list[Hashabl
 def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]:
     predictions = matching.predict(answers, unknown=None)
     if unknown := predictions.count(None):
-        what = f"the prediction is None for {unknown} of {len(predictions)} samples"
-        why = "the model answered with a class that has no samples in the reference; add some"
-        warnings.warn(f"{what}: {why}", stacklevel=3)
+        warnings.warn(
+            f"the prediction is None for {unknown} of {len(predictions)} samples: the model answered "
+            "with a class that has no samples in the reference; add some",
+            stacklevel=3,
+        )
     return predictions
 
 

@@ -120,19 +120,35 @@ def suggest(
     limits = ("none", "features have no known range")
     if bounds is not None:
         limits = (f"{bounds[0]:g} to {bounds[1]:g}", "the range of the images")
-    end = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
-    size = "only the end is used, and a step that raises the objective is shortened"
     advice = (
         *label_advice,
         mass_advice,
         *solver_advice,
-        Advice("n_steps", f"{_N_STEPS}", end),
-        Advice("integrator.step_size", f"{_STEP_SIZE:g}", size),
+        Advice(
+            "n_steps",
+            f"{_N_STEPS}",
+            f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes",
+        ),
+        Advice(
+            "integrator.step_size",
+            f"{_STEP_SIZE:g}",
+            "only the end is used, and a step that raises the objective is shortened",
+        ),
         Advice("dynamics.bounds", *limits),
     )
-    dynamics, integrator = FeatureDriven(bounds=bounds), Euler(_STEP_SIZE)
-    settings = (cost, solver, dynamics, integrator, _N_STEPS, equal_mass)
-    return Suggestion(advice, source, target, *settings, notes, memory_limit)
+    return Suggestion(
+        advice,
+        source,
+        target,
+        cost,
+        solver,
+        dynamics=FeatureDriven(bounds=bounds),
+        integrator=Euler(_STEP_SIZE),
+        n_steps=_N_STEPS,
+        equal_mass=equal_mass,
+        notes=notes,
+        memory_limit=memory_limit,
+    )
 
 
 def suggest_cost(
@@ -140,18 +156,19 @@ def suggest_cost(
 ) -> tuple[GroundCost, tuple[Advice, ...], tuple[Note, ...]]:
     """The label cost and its weight, with the reasons."""
     sides = (source, target)
-    with_targets = [data.targets is not None and not has_classes(data) for data in sides]
-    if any(with_targets):
+    if any(data.targets is not None and not has_classes(data) for data in sides):
         sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
         if len(sizes) == 1:
-            kind = Advice("cost.label", "TargetValues", "labels are numbers")
-            weight = Advice("cost.label_weight", "1", "targets have the scale of the features")
-            return GroundCost(label=TargetValues(), label_weight=1.0), (kind, weight), ()
-        why = "Targets do not count, since those of both sides differ."
-        return _features_alone(Note(why, "Give both sides the same targets."))
+            advice = (
+                Advice("cost.label", "TargetValues", "labels are numbers"),
+                Advice("cost.label_weight", "1", "targets have the scale of the features"),
+            )
+            return GroundCost(label=TargetValues(), label_weight=1.0), advice, ()
+        differ = "Targets do not count, since those of both sides differ."
+        return _features_alone(Note(differ, "Give both sides the same targets."))
     if not all(bool(data.labeled.all()) and has_classes(data) for data in sides):
-        why = "Labels are missing, so classes may mix."
-        return _features_alone(Note(why, "Use ad.pseudo_labels to make classes of clusters."))
+        missing = "Labels are missing, so classes may mix."
+        return _features_alone(Note(missing, "Use ad.pseudo_labels to make classes of clusters."))
     counts = sorted(count for data in sides for count in data.counts.values() if count)
     median, dim = counts[len(counts) // 2], source.dim
     pairs = len(source.classes) * len(target.classes)
@@ -163,13 +180,21 @@ def suggest_cost(
     else:
         label, kind = Bures(), "Bures"
         why = f"full covariances of {len(counts)} classes, {median} samples in the median"
-    reason = "keeps classes together; at 1 the distance of samples outweighs them"
-    weight = Advice("cost.label_weight", f"{_LABEL_WEIGHT:g}", reason)
+    advice = (
+        Advice("cost.label", kind, why),
+        Advice(
+            "cost.label_weight",
+            f"{_LABEL_WEIGHT:g}",
+            "keeps classes together; at 1 the distance of samples outweighs them",
+        ),
+    )
     same = set(map(str, source.classes)) & set(map(str, target.classes))
-    what = f"{len(same)} classes have the same names on both sides, and names do not count."
-    note = Note(what, "Use label=ad.ByName() if they have the same meaning.")
+    note = Note(
+        f"{len(same)} classes have the same names on both sides, and names do not count.",
+        "Use label=ad.ByName() if they have the same meaning.",
+    )
     cost = GroundCost(label=label, label_weight=_LABEL_WEIGHT)
-    return cost, (Advice("cost.label", kind, why), weight), (note,) if len(same) > 1 else ()
+    return cost, advice, (note,) if len(same) > 1 else ()
 
 
 def _features_alone(note: Note) -> tuple[GroundCost, tuple[Advice, ...], tuple[Note, ...]]:

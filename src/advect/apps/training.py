@@ -20,10 +20,10 @@ from advect._util.checks import check_count, check_non_negative, check_positive
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.cost import GroundCost
+from advect.cost.ground import check_features
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import memberships
-from advect.errors import InputError
 from advect.flows.dynamics import FeatureDriven, check_bounds
 from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
@@ -32,6 +32,7 @@ from advect.maps import EntropicMap
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
 from advect.spaces.images import layout
+from advect.spaces.inputs import require
 
 Classifier = Callable[[int], Any]  # from a seed to a new trainer
 
@@ -80,11 +81,24 @@ def predicted(model: Any, samples: Tensor) -> Tensor:
     answers = model.predict(samples)
     answers = np.asarray(answers.detach().cpu() if torch.is_tensor(answers) else answers)
     integers = answers.dtype.kind in "biuf" and bool((answers == np.floor(answers)).all())
-    if answers.shape != (len(samples),) or not integers:
-        what = f"predict must return a class position for each of {len(samples)} samples"
-        remedy = "Return the integers that fit was given, for instance scores.argmax(1)."
-        raise InputError(what, f"shape {answers.shape} of {answers.dtype}", remedy)
+    require(
+        answers.shape == (len(samples),) and integers,
+        f"predict must return a class position for each of {len(samples)} samples",
+        f"shape {answers.shape} of {answers.dtype}",
+        "Return the integers that fit was given, for instance scores.argmax(1).",
+    )
     return torch.as_tensor(answers.astype(np.int64))
+
+
+def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
+    """An error if samples or columns of ``data`` and ``few`` differ."""
+    require(
+        data.sample_shape == few.sample_shape,
+        f"{name} and few must be in one feature space",
+        f"samples of shape {data.sample_shape} and {few.sample_shape}",
+        "Use ad.harmonize first.",
+    )
+    check_features(data, few)
 
 
 def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
@@ -97,10 +111,12 @@ def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
     """
     first = parts[0]
     for part in parts:
-        if part.classes != first.classes or part.sample_shape != first.sample_shape:
-            what = "datasets to join must have the same classes and sample shape"
-            got = f"{part.classes} of {part.sample_shape}"
-            raise InputError(what, got, "Harmonize them, and give them the same classes.")
+        require(
+            part.classes == first.classes and part.sample_shape == first.sample_shape,
+            "datasets to join must have the same classes and sample shape",
+            f"{part.classes} of {part.sample_shape}",
+            "Harmonize them, and give them the same classes.",
+        )
     weights = torch.cat([part.weights.to(first.weights) * len(part) for part in parts])
     probabilities = None
     if any(part.has_soft_labels for part in parts):

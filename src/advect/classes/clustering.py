@@ -38,9 +38,12 @@ def as_clusterer(clusterer: Any) -> Any:
         DBSCAN(eps=3, min_samples=4)
     """
     if not isinstance(clusterer, str):
-        remedy = f"Pass {', '.join(map(repr, NAMES))} or a scikit-learn clusterer."
-        what = "a clusterer must be a name or an object with fit_predict"
-        check_methods(what, clusterer, ("fit_predict",), remedy)
+        check_methods(
+            "a clusterer must be a name or an object with fit_predict",
+            clusterer,
+            ("fit_predict",),
+            f"Pass {', '.join(map(repr, NAMES))} or a scikit-learn clusterer.",
+        )
         return clusterer
     name, _, query = clusterer.partition("?")
     check_known("clusterer", name, NAMES)
@@ -50,9 +53,10 @@ def as_clusterer(clusterer: Any) -> Any:
     from sklearn.cluster import DBSCAN, KMeans, SpectralClustering
 
     kinds = {"dbscan": DBSCAN, "kmeans": KMeans, "spectral": SpectralClustering}
-    defaults: dict[str, Any] = {"eps": 5.0, "min_samples": 4} if name == "dbscan" else {}
+    if name == "dbscan":
+        options = {"eps": 5.0, "min_samples": 4} | options
     try:
-        return kinds[name](**defaults | options)
+        return kinds[name](**options)
     except TypeError as error:
         remedy = "See the options of the class in sklearn.cluster."
         raise InputError("unknown option of a clusterer", error, remedy) from None
@@ -84,13 +88,18 @@ def clusters(
     k: Any = n_clusters
     if by_name:
         points = of_order_one(points)
-        k = len(np.unique(previous)) if k is None and previous is not None else k or 2
+        if k is None:
+            k = 2 if previous is None else len(np.unique(previous))
     elif k is None:
         k = _parameters(clusterer).get(option)
     if type(k) is int and option is not None:
         distinct, codes = np.unique(points, axis=0, return_inverse=True)
-        what = f"n_clusters must be at most the number of different samples, {len(distinct)}"
-        require(k <= len(distinct) or previous is not None, what, k, "Lower it.")
+        require(
+            k <= len(distinct) or previous is not None,
+            f"n_clusters must be at most the number of different samples, {len(distinct)}",
+            k,
+            "Lower it.",
+        )
         k = min(k, len(distinct))
         if k in (1, len(distinct)):
             return codes.reshape(-1) if k > 1 else np.zeros(len(points), dtype=np.int64)
@@ -106,9 +115,12 @@ def clusters(
                 codes = np.asarray(seeded(clusterer, seed, **number).fit_predict(points))
     except ValueError as error:
         raise InputError("the clusterer failed", error, "Change its options.") from error
-    what = f"a clusterer must return a whole number for each of the {len(points)} samples"
-    whole, got = codes.dtype.kind in "biu", f"{codes.dtype} of shape {codes.shape}"
-    require(whole and codes.shape == (len(points),), what, got, "Check fit_predict.")
+    require(
+        codes.dtype.kind in "biu" and codes.shape == (len(points),),
+        f"a clusterer must return a whole number for each of the {len(points)} samples",
+        f"{codes.dtype} of shape {codes.shape}",
+        "Check fit_predict.",
+    )
     return codes.astype(np.int64)
 
 
@@ -240,27 +252,22 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
     if not all(bool(torch.isfinite(part).all()) for part in laws.tensors().values()):
         return previous  # the flow has diverged, which its next value shows
     points, before = law_points(laws), previous.cpu().numpy()
-    found = clusters(clustering, points, before)
-    codes = np.unique(found[found >= 0])
+    members = clusters(clustering, points, before)
+    codes = np.unique(members[members >= 0])
     if len(codes) == 0:
         return previous
-    centres = np.stack([points[found == code].mean(axis=0) for code in codes])
-    noise = np.flatnonzero(found < 0)
+    centres = np.stack([points[members == code].mean(axis=0) for code in codes])
+    noise = np.flatnonzero(members < 0)
     if len(noise):
-        found[noise] = codes[((points[noise, None, :] - centres) ** 2).sum(axis=2).argmin(axis=1)]
-    return torch.as_tensor(_inherited_names(found, codes, before), device=previous.device)
-
-
-def _inherited_names(found: np.ndarray, codes: np.ndarray, before: np.ndarray) -> np.ndarray:
-    overlaps = Counter(zip(found.tolist(), before.tolist(), strict=True))
+        members[noise] = codes[((points[noise, None, :] - centres) ** 2).sum(axis=2).argmin(axis=1)]
+    overlaps = Counter(zip(members.tolist(), before.tolist(), strict=True))
     names: dict[int, int] = {}
-    for (code, old), _ in sorted(
-        overlaps.items(), key=lambda item: (item[1], item[0]), reverse=True
-    ):
+    for code, old in sorted(overlaps, key=lambda pair: (overlaps[pair], pair), reverse=True):
         if code not in names and old not in names.values():
             names[code] = old
     free = (position for position in itertools.count() if position not in before)
     for code in codes.tolist():
         if code not in names:
             names[code] = next(free)
-    return np.array([names[code] for code in found.tolist()], dtype=np.int64)
+    positions = [names[code] for code in members.tolist()]
+    return torch.tensor(positions, dtype=torch.int64, device=previous.device)

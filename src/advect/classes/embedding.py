@@ -73,9 +73,12 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
         count = int(np.searchsorted(variances, wanted * variances[-1])) + 1
     else:
         count = check_count("embedding (components, or a share of variance below 1)", wanted)
-    what = f"{n} samples of dimension {d} have at most {min(n, d)} principal components"
-    remedy = "Lower it, or pass a share of variance such as embedding=0.9."
-    require(count <= min(n, d), what, f"embedding={wanted}", remedy)
+    require(
+        count <= min(n, d),
+        f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
+        f"embedding={wanted}",
+        "Lower it, or pass a share of variance such as embedding=0.9.",
+    )
     return points @ axes[:count].T * top
 
 
@@ -86,8 +89,12 @@ def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tenso
     (Hellinger distance). Shifts by a pixel, thickness and contrast change an image little here and
     much in pixels. ``cells`` is at most half the pixels of a side."""
     shape = tuple(samples.shape[1:])
-    remedy = "Pass samples of shape (height, width), with or without channels."
-    require(layout(shape), "oriented gradients are for images", f"samples of shape {shape}", remedy)
+    require(
+        layout(shape),
+        "oriented gradients are for images",
+        f"samples of shape {shape}",
+        "Pass samples of shape (height, width), with or without channels.",
+    )
     return torch.cat([_histograms(part, bins, cells) for part in samples.split(_BLOCK)])
 
 

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
-from advect.cost import GroundCost, MeansOnly
+from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.spaces.inputs import require
-from advect.transport.class_tables import class_distances, otdd_classes
+from advect.transport.class_tables import otdd_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +45,12 @@ class ClassMatching:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.coupling.values, dtype=np.float64)
-        masses = np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0
-        remedy = "Pass the class_matching of an ad.otdd distance."
-        require(masses, "a coupling must hold masses", "negative, NaN or no mass", remedy)
+        require(
+            np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0,
+            "a coupling must hold masses",
+            "negative, NaN or no mass",
+            "Pass the class_matching of an ad.otdd distance.",
+        )
 
     @classmethod
     def between(
@@ -79,37 +81,6 @@ class ClassMatching:
             data = data.balanced()
             reference = data if same else reference.balanced()
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
-
-    @classmethod
-    def nearest(cls, data: LabeledDataset, reference: LabeledDataset, m: int = 2) -> ClassMatching:
-        """Each class of the data with the m nearest classes of the reference, equally.
-
-        Unlike ``between``, a class of the reference may be matched often or never. Use it in
-        ``ad.classes.borrow``.
-
-        Args:
-            data, reference: as in ``between``.
-            m: number of classes. Distances are those of class means, since covariances of few
-                samples are too small.
-
-        Example:
-            >>> import advect as ad
-            >>> few = ad.LabeledDataset([[0.0], [9.0]], ["low", "high"])
-            >>> many = ad.LabeledDataset([[0.0], [1.0], [7.0], [20.0]], list("abcd"))
-            >>> print(ad.ClassMatching.nearest(few, many, 2).soft)
-                       a      b      c      d
-            high       0    0.5    0.5      0
-            low      0.5    0.5      0      0
-        """
-        cost = GroundCost(label=MeansOnly())
-        distances = class_distances(cost.fitted(data, reference).between(data, reference))
-        known = ~np.isnan(distances)
-        rows = known.any(axis=1, keepdims=True)
-        m = min(check_count("m", m), int(known.any(axis=0).sum()))
-        order = np.where(known, distances, np.inf).argsort(axis=1, kind="stable")
-        near = (order.argsort(axis=1, kind="stable") < m) & rows
-        masses = near / (max(m, 1) * max(int(rows.sum()), 1))
-        return cls(ClassTable(masses, data.classes, reference.classes))
 
     @property
     def data_classes(self) -> tuple[Hashable, ...]:
@@ -201,9 +172,12 @@ class ClassMatching:
             array = np.empty(0)
         if array.ndim == 1 and len(array):
             array = np.eye(k)[codes_of(array, self.reference_classes)]
-        fits = array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all()
-        what = f"scores must be finite probabilities (n, {k}) of the reference classes, or labels"
-        require(fits, what, f"shape {array.shape}", "Check the classes of the model.")
+        require(
+            array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all(),
+            f"scores must be finite probabilities (n, {k}) of the reference classes, or labels",
+            f"shape {array.shape}",
+            "Check the classes of the model.",
+        )
         return array
 
 
@@ -211,6 +185,10 @@ def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
     """Positions of labels among the classes."""
     position = {name: code for code, name in enumerate(classes)}
     unknown = [name for name in labels.tolist() if name not in position]
-    known = f"Classes: {', '.join(map(str, classes))}."
-    require(not unknown, "labels must be reference classes", f"{unknown[:1]}", known)
+    require(
+        not unknown,
+        "labels must be reference classes",
+        f"{unknown[:1]}",
+        f"Classes: {', '.join(map(str, classes))}.",
+    )
     return np.array([position[name] for name in labels.tolist()], dtype=np.int64)

@@ -26,7 +26,7 @@ from advect.classes.clustering import (
     of_order_one,
 )
 from advect.classes.embedding import Embedded, points_of
-from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.dataset import LabeledDataset
 from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
@@ -112,7 +112,7 @@ def pseudo_labels(
         >>> found
         PseudoLabels(n=500, n_clusters=10, method='spectral')
         >>> from advect.classes.pseudo import clustering_accuracy
-        >>> clustering_accuracy(found, digits) > 0.7       # by the true labels
+        >>> clustering_accuracy(found.codes, digits.labels) > 0.7       # by the true labels
         True
     """
     clusterer = as_clusterer(clusterer)
@@ -122,27 +122,34 @@ def pseudo_labels(
     k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
         k = sum(count > 0 for count in check_dataset("target", target).counts.values())
-    what = "the number of clusters must be n_clusters or that of the classes of target"
-    got = f"n_clusters={n_clusters}, target={target}"
-    unclear = k == 0 or (k is None and by_name) or None not in (n_clusters, target)
-    require(not unclear, what, got, "Pass one of them.")
-    what = f"{method} finds the number of clusters itself"
-    remedy = "Leave n_clusters and target out, or use another clusterer."
-    require(k is None or number_option(clusterer), what, f"{k} clusters", remedy)
+    require(
+        k != 0 and not (k is None and by_name) and None in (n_clusters, target),
+        "the number of clusters must be n_clusters or that of the classes of target",
+        f"n_clusters={n_clusters}, target={target}",
+        "Pass one of them.",
+    )
+    require(
+        k is None or number_option(clusterer),
+        f"{method} finds the number of clusters itself",
+        f"{k} clusters",
+        "Leave n_clusters and target out, or use another clusterer.",
+    )
     points = points_of(data, embedding, seed)
     codes = clusters(clusterer, points, n_clusters=k, seed=seed)
-    remedy = 'Change its options, or use clusterer="spectral".'
     require(
-        (codes >= 0).any(), "the clusterer must find at least one cluster", "noise alone", remedy
+        (codes >= 0).any(),
+        "the clusterer must find at least one cluster",
+        "noise alone",
+        'Change its options, or use clusterer="spectral".',
     )
-    codes = renumbered(join_nearest(of_order_one(points), codes, 1))
+    points = of_order_one(points)
+    codes = renumbered(join_nearest(points, codes, 1))
     number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
     dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
     if soft:
         from sklearn.neighbors import KNeighborsClassifier
 
-        points = of_order_one(points)
         near = KNeighborsClassifier(min(_NEIGHBORS + 1, len(points))).fit(points, codes)
         proportions = torch.as_tensor(near.predict_proba(points), device=data.x.device)
         dataset = dataset.replace(y=y, probabilities=proportions)
@@ -165,8 +172,8 @@ def clustering_accuracy(codes: Any, truth: Any) -> float:
     For evaluation: it uses the true labels.
 
     Args:
-        codes: the cluster of each sample: ``PseudoLabels``, an array, tensor or list.
-        truth: the label of each sample, likewise, or a dataset.
+        codes: the cluster of each sample, an array or a list.
+        truth: the label of each sample, likewise.
 
     Example:
         >>> clustering_accuracy([0, 0, 1, 1, 1], ["b", "b", "a", "a", "b"])
@@ -174,41 +181,17 @@ def clustering_accuracy(codes: Any, truth: Any) -> float:
     """
     from scipy.optimize import linear_sum_assignment
 
-    table = _contingency(codes, truth)
+    first, second = (
+        pd.factorize(pd.Series(list(side), dtype=object))[0] for side in (codes, truth)
+    )
+    require(
+        len(first) == len(second) > 0 and min(first.min(), second.min()) >= 0,
+        "codes and truth must have one entry for each sample, none of them missing",
+        f"{len(first)} and {len(second)} entries",
+        "Pass two sequences of equal length.",
+    )
+    table = pd.crosstab(first, second).to_numpy()
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
-
-
-def purity(codes: Any, truth: Any) -> float:
-    """Proportion of samples whose label is the most frequent one in their cluster.
-
-    It grows with the number of clusters. Arguments are those of ``clustering_accuracy``.
-
-    Example:
-        >>> purity([0, 0, 1, 1, 2], ["b", "b", "a", "b", "b"])
-        0.8
-    """
-    table = _contingency(codes, truth)
-    return float(table.max(axis=1).sum() / table.sum())
-
-
-def _contingency(codes: Any, truth: Any) -> np.ndarray:
-    """The number of samples for each pair of cluster and label."""
-    first, second = _positions(codes), _positions(truth)
-    fits = len(first) == len(second) > 0 and min(first.min(), second.min()) >= 0
-    what = "codes and truth must have one entry for each sample, none of them missing"
-    got = f"{len(first)} and {len(second)} entries"
-    require(fits, what, got, "Pass two sequences of equal length.")
-    return pd.crosstab(first, second).to_numpy()
-
-
-def _positions(values: Any) -> np.ndarray:
-    """The position of each label among the different ones, −1 if it is missing."""
-    if isinstance(values, LabeledDataset):
-        require_labels(values, "a clustering score")
-        return values.y.cpu().numpy()
-    values = values.codes if isinstance(values, PseudoLabels) else values
-    values = values.tolist() if hasattr(values, "tolist") else list(values)
-    return pd.factorize(pd.Series(values, dtype=object))[0]
 
 
 def fill_labels(
@@ -249,8 +232,12 @@ def fill_labels(
     within = check_positive("alpha", alpha) < 1
     require(within, "alpha must lie between 0 and 1", alpha, "The default is 0.99.")
     points = of_order_one(points_of(data, embedding, seed))
-    what, remedy = "labels can only be filled in from known ones", "Use ad.pseudo_labels(data)."
-    require(bool(data.labeled.any()), what, f"none of {len(data)}", remedy)
+    require(
+        bool(data.labeled.any()),
+        "labels can only be filled in from known ones",
+        f"none of {len(data)}",
+        "Use ad.pseudo_labels(data).",
+    )
     if bool(data.labeled.all()):
         return data
     known = one_hot(data.y.cpu().numpy(), len(data.classes))

@@ -158,7 +158,7 @@ def transfer(
     target: str,
     *,
     out: Out,
-    methods: tuple[str, ...] = ("calibrated", "shots", "mixed", "source + borrowed"),
+    methods: tuple[str, ...] = ("calibrated", "shots", "source + borrowed"),
     flow: bool = True,
     n_steps: int = defaults.FEW.n_steps,
     step_size: float = defaults.FEW.step_size,
@@ -220,7 +220,7 @@ def label(
     few: str | None = None,
     *,
     out: Out,
-    method: Literal["auto", "propagate", "refine", "logistic"] = "auto",
+    method: Literal["auto", "propagate", "refine"] = "auto",
     confidence: float = 0.0,
     labeled: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write the labeled samples of the pool.")

@@ -28,13 +28,13 @@ from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
 from advect.data.laws.linalg import principal_axes
-from advect.errors import InputError
 from advect.ot.cost import BlockedCost, Cost
 from advect.ot.plan import Index
 from advect.ot.sinkhorn import Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
-from advect.questions.shared import class_codes, class_names, joined_features
+from advect.questions.shared import class_codes, class_names, joined_features, nearest
 from advect.spaces.images import layout
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _EPSILON = 0.1  # times the median cost
@@ -125,7 +125,7 @@ def audit(
     has_votes = ~shares.isnan().all(dim=1)
     usual = _usual_shares(votes[-1][0], trusted)
     support = shares.gather(1, best[:, None])[:, 0] / usual[best].clamp_min(1e-6)
-    twin, twin_distance = transports[0].nearest()
+    twin, twin_distance = _twins(side.points.numpy())
     transports += [transport for fit in fits for transport in fit.transports.values()]
     return Audit(
         data=data,
@@ -210,19 +210,6 @@ class SelfTransport:
             scores = self.mass.log() + (self.potential - cost.rows(block)) / self.epsilon
             yield torch.softmax(scores, dim=1), -self.epsilon * scores.logsumexp(dim=1)
 
-    def nearest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Position of the nearest other point, and its distance relative to the median of such
-        distances, or to the mean of the positive ones if the median is zero.
-        """
-        if len(self.points) == 1:
-            return np.zeros(1, dtype=np.int64), np.full(1, np.inf)
-        cost = replace(self, max_cost=math.inf)._cost()
-        rows = torch.cat([cost.rows(block).argmin(dim=1) for block in cost.blocks()])
-        distance = torch.linalg.vector_norm(self.points - self.points[rows], dim=1).numpy()
-        positive = distance[distance > 0]
-        typical = np.median(distance) or (positive.mean() if len(positive) else 1.0)
-        return rows.numpy(), distance / typical
-
     def _cost(self, points: Tensor | None = None) -> Cost:
         """½ ‖x − x'‖², cut; for the points themselves without pairs of a point and itself."""
         others = self.points if points is None else points
@@ -237,6 +224,18 @@ class SelfTransport:
 
         shape = len(others), len(self.points)
         return BlockedCost.of(rows, shape, room=as_bytes(None), like=others)
+
+
+def _twins(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Position of the nearest other point, and its distance relative to the median of such
+    distances, or to the mean of the positive ones if the median is zero.
+    """
+    if len(points) == 1:
+        return np.zeros(1, dtype=np.int64), np.full(1, np.inf)
+    distance, rows = nearest(points, None)
+    positive = distance[distance > 0]
+    typical = np.median(distance) or (positive.mean() if len(positive) else 1.0)
+    return rows, distance / typical
 
 
 def count_votes(plan: PlanRows, voters: Side, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -348,13 +347,19 @@ def _spreads(
 def _check(sets: list[LabeledDataset]) -> None:
     for name, each in zip(("data", "reference"), sets, strict=False):
         require_classes(check_dataset(name, each), "an audit")
-        if not bool(each.labeled.any()):
-            remedy = "Pass labels; ad.pseudo_labels computes some by clustering."
-            raise InputError(f"{name} must have labels", f"{len(each)} without", remedy)
+        require(
+            bool(each.labeled.any()),
+            f"{name} must have labels",
+            f"{len(each)} without",
+            "Pass labels; ad.pseudo_labels computes some by clustering.",
+        )
     check_features(sets[0], sets[-1])
-    if sum(map(len, sets)) < 2:
-        remedy = "Add samples, or pass a reference."
-        raise InputError("an audit needs at least two samples", "1 sample", remedy)
+    require(
+        sum(map(len, sets)) > 1,
+        "an audit needs at least two samples",
+        "1 sample",
+        "Add samples, or pass a reference.",
+    )
 
 
 def _sides(

@@ -29,7 +29,7 @@ from advect.cost.ground import check_cost, check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import bures, estimate_gaussians
-from advect.errors import ConvergenceWarning, InputError
+from advect.errors import ConvergenceWarning
 from advect.questions.compare_result import (
     SHARE_COLUMNS,
     TITLES,
@@ -49,6 +49,7 @@ from advect.questions.shared import (
     nearest,
     weighted_quantile,
 )
+from advect.spaces.inputs import require
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
@@ -183,9 +184,12 @@ class _Side:
         """Without rows of other classes and rows without weight."""
         codes, weights = class_codes(data, names), data.weights.cpu().numpy()
         rows = np.flatnonzero((codes >= 0) & (weights > 0))
-        if not len(rows):
-            what, got = "held_out must have classes of the real data", str(data.classes[:5])
-            raise InputError(what, got, "Use the same class names.")
+        require(
+            len(rows),
+            "held_out must have classes of the real data",
+            str(data.classes[:5]),
+            "Use the same class names.",
+        )
         y = torch.from_numpy(codes).to(data.y.device)
         data = data.replace(y=y, classes=names).subset(rows)
         points = Points(data.x.double().cpu().numpy() - centre, data.weights.cpu().numpy())
@@ -202,9 +206,9 @@ def _sides(
         if cost.feature_cost.one_space:
             check_features(data, sets["real"])
         sets[name] = data.replace(x=data.x.detach(), law=None, law_index=None)
-    if (weighted := int((sets["real"].weights > 0).sum())) < 2:
-        what = "real must have at least two samples with weight"
-        raise InputError(what, weighted, "Add real samples.")
+    n_weighted = int((sets["real"].weights > 0).sum())
+    what = "real must have at least two samples with weight"
+    require(n_weighted > 1, what, n_weighted, "Add real samples.")
     names = dict.fromkeys(
         name
         for data in (sets["real"], sets["synthetic"])

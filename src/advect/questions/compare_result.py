@@ -41,7 +41,7 @@ TITLES = {
 SHARE_COLUMNS = ("share", "confusion", "coverage", "memorised")
 _SENSES: dict[str, Sense] = {"coverage": "low", "share": "both", "density": "both"}  # others: high
 _FEW = 10  # samples of a class below which a note is added
-_VERDICTS = {None: "unknown", True: "beyond the floor", False: "within the floor"}
+_BEYOND = "beyond the floor"
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,10 @@ class Column:
     @property
     def verdict(self) -> str:
         """Beyond the floor if the overall value or that of any class is."""
-        known = [entry.beyond for entry in (self.overall, *self.classes.values())]
-        return _VERDICTS[True if any(known) else False if False in known else None]
+        states = [entry.beyond for entry in (self.overall, *self.classes.values())]
+        if any(states):
+            return _BEYOND
+        return "within the floor" if False in states else "unknown"
 
     def _cell(self, entry: Entry | None) -> str:
         """Value, floor in brackets, and * if it is beyond."""
@@ -151,7 +153,7 @@ class Compared(Result):
     @property
     def beyond(self) -> tuple[str, ...]:
         """Names of the columns beyond their floor."""
-        return tuple(name for name, text in self.verdicts.items() if text == _VERDICTS[True])
+        return tuple(name for name, verdict in self.verdicts.items() if verdict == _BEYOND)
 
     def __getitem__(self, cell: tuple[str, Hashable]) -> Entry:
         """``result["coverage", "cat"]``: the entry of a column and a class."""
@@ -285,7 +287,7 @@ def compare_notes(
         if mask.any():
             notes.append(f"{text}: {listed(itertools.compress(names, mask))}.")
     for name, column in columns.items():
-        if column.verdict == _VERDICTS[True]:
+        if column.verdict == _BEYOND:
             where = listed(column.beyond) or "all classes together, none alone"
             notes.append(f"Beyond its floor: {TITLES[name]} ({where}).")
     if has_copies:

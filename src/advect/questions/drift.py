@@ -15,10 +15,10 @@ from advect._util.result import Result, Table
 from advect.classes.embedding import Embedded, points_of
 from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.questions import permutations as perm
 from advect.questions.permutations import DriftTest
 from advect.questions.shared import check_level, class_codes, class_names, joined_features
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 QUESTIONS = {
@@ -86,9 +86,12 @@ def drift(
     check_features(*(check_dataset(name, side) for name, side in sides.items()))
     check_level(level)
     least = math.ceil(len(QUESTIONS) / level) - 1
-    if check_count("n_permutations", n_permutations) < least:
-        what = f"level {level:g} needs at least {least} permutations"
-        raise InputError(what, n_permutations, f"Pass n_permutations={least} or more.")
+    require(
+        check_count("n_permutations", n_permutations) >= least,
+        f"level {level:g} needs at least {least} permutations",
+        n_permutations,
+        f"Pass n_permutations={least} or more.",
+    )
     check_count("max_samples", max_samples, least=2)
     check_count("seed", seed, least=0)
     names = class_names(reference, window)

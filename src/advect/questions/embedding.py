@@ -32,6 +32,7 @@ from advect.data.laws.moments import Moments
 from advect.errors import InputError
 from advect.spaces import FeatureSpace
 from advect.spaces.images import layout
+from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _BLOCK_SIZE = 2_000_000  # entries of a block of projections
@@ -50,9 +51,12 @@ class DatasetEmbedding(Result):
 
     def distance(self, other: DatasetEmbedding) -> float:
         """‖φ(A) − φ(B)‖, a lower bound of the sliced distance along the directions."""
-        if self.key != other.key:
-            what = "embeddings must have the same directions, levels and label weight"
-            raise InputError(what, "different ones", "Embed both with the same settings.")
+        require(
+            self.key == other.key,
+            "embeddings must have the same directions, levels and label weight",
+            "different ones",
+            "Embed both with the same settings.",
+        )
         return float(np.linalg.norm(self.vector - other.vector))
 
     def bounds(self, other: DatasetEmbedding) -> tuple[float, float]:

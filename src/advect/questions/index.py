@@ -30,10 +30,10 @@ from advect.data.store import (
     unpacking,
     write_tensors,
 )
-from advect.errors import InputError
 from advect.ot.exact import ExactOT
 from advect.questions.embedding import DatasetEmbedding, Slices, in_space
 from advect.spaces import FeatureSpace
+from advect.spaces.inputs import require
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
@@ -118,8 +118,12 @@ class DatasetIndex(Result):
     ) -> None:
         if isinstance(space, LabeledDataset):
             space = FeatureSpace.fit(space, space)
-        remedy = "Pass ad.FeatureSpace.fit(data, data), or a dataset."
-        check_kind("space must be a FeatureSpace", space, FeatureSpace, remedy)
+        check_kind(
+            "space must be a FeatureSpace",
+            space,
+            FeatureSpace,
+            "Pass ad.FeatureSpace.fit(data, data), or a dataset.",
+        )
         self.space, self.keep = space, check_count("keep", keep)
         dim = math.prod(space.sample_shape)
         self._slices = Slices.random(dim, n_directions, n_levels, label_weight, seed)
@@ -128,8 +132,8 @@ class DatasetIndex(Result):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the index to one file, atomically, and return its path."""
         path = Path(path).expanduser()
-        if path.exists() and not is_ours(path):
-            raise InputError("there is something else at this path", path, "Choose another path.")
+        is_free = not path.exists() or is_ours(path)
+        require(is_free, "there is something else at this path", path, "Choose another path.")
         tensors = {"theta": self._slices.theta, "psi": self._slices.psi}
         entries = []
         for number, (name, (embedding, sample)) in enumerate(self._entries.items()):
@@ -171,11 +175,14 @@ class DatasetIndex(Result):
     def add(self, name: str, data: LabeledDataset, *, overwrite: bool = False) -> None:
         """Add a dataset. The part of the name before the first "/" is its group on maps."""
         check_kind("name must be text", name, str, "Pass for instance 'usps'.")
-        if not name.strip() or "\n" in name:
-            raise InputError("name must be one line of text", repr(name), "Choose another name.")
-        if name in self and not overwrite:
-            remedy = "Choose another name, or pass overwrite=True."
-            raise InputError("the index has a dataset of this name", repr(name), remedy)
+        is_line = name.strip() and "\n" not in name
+        require(is_line, "name must be one line of text", repr(name), "Choose another name.")
+        require(
+            overwrite or name not in self,
+            "the index has a dataset of this name",
+            repr(name),
+            "Choose another name, or pass overwrite=True.",
+        )
         self._entries[name] = self._embedded(data)
 
     def remove(self, name: str) -> None:
@@ -202,8 +209,7 @@ class DatasetIndex(Result):
             query, sample = entries.pop(data)
         else:
             query, sample = self._embedded(data)
-        if not entries:
-            raise InputError("the index has no other datasets", "none", "Add some first.")
+        require(entries, "the index has no other datasets", "none", "Add some first.")
         rows = [
             Neighbor(name, *query.bounds(entry), None, entry.n, entry.classes)
             for name, (entry, _) in entries.items()

@@ -6,16 +6,13 @@ Which laws move, and how, is left to the dynamics."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from advect._util.checks import check_finite
 from advect.data.laws.covariance import Covariance, Diagonal, Factored
-from advect.data.laws.shrinkage import aim, blended
 from advect.errors import InputError
 
 _NEGLIGIBLE = 1e-18  # share of the mass of a class
@@ -116,87 +113,6 @@ class Gaussians:
         middles = means.new_zeros(n_groups, self.dim).index_add(0, groups, shares[:, None] * means)
         covariance = self.covariance.joined(groups, shares, means - middles[groups], n_groups)
         return Gaussians(middles, covariance).to(dtype=self.means.dtype)
-
-    def shrunk(
-        self,
-        toward: Gaussians | Literal["pooled", "spherical"] = "pooled",
-        share: float | Tensor = 0.5,
-        *,
-        rescale: bool = False,
-        mass: Tensor | None = None,
-    ) -> Gaussians:
-        """The same means with covariances shrunk toward others, S_i ↦ (1 − λ_i) S_i + λ_i T_i.
-
-        Use it for laws of few samples, whose covariances are singular and narrow.
-        ``ad.classes.shrunk_laws`` chooses λ from the samples.
-
-        Args:
-            toward: ``"pooled"``, the mean of the covariances; ``"spherical"``, (tr S_i/d) I; or other
-                laws, one for each or one for all.
-            share: λ, one number or one for each law, from 0 to 1. A law of a single sample takes
-                T_i whole, unless its share is 0.
-            rescale: give T_i the trace of S_i.
-            mass: weight of each law in the pooled one, (k,); by default those with spread count
-                alike.
-
-        Example:
-            >>> import torch, advect as ad
-            >>> from advect.data.laws import Diagonal
-            >>> laws = ad.Gaussians(torch.zeros(2, 2), Diagonal(torch.tensor([[1.0, 3.0], [0.0, 0.0]])))
-            >>> laws.shrunk("spherical", 0.5).covariances()[0].diagonal().round().tolist()    # halfway to 5, 5
-            [3.0, 7.0]
-            >>> laws.shrunk("pooled", 0.5).covariances()[1].diagonal().round().tolist()
-            [1.0, 9.0]
-        """
-        target = aim(self.covariance, toward, rescale=rescale, mass=mass)
-        shares = self._shares(share)
-        blank = (self.covariance.traces() == 0) & (shares > 0)
-        shares = torch.where(blank, 1.0, shares)
-        covariance = blended(self.covariance, 1 - shares, target, shares)
-        return Gaussians(self.means, covariance.to(dtype=self.means.dtype))
-
-    def _shares(self, share: Any) -> Tensor:
-        """One number from 0 to 1 for each law, float64."""
-        try:
-            given = torch.as_tensor(share, dtype=torch.float64, device=self.means.device)
-            shares = given.expand(len(self))
-        except (TypeError, ValueError, RuntimeError):
-            shares = self.means.new_full((1,), torch.nan)
-        if not bool(((shares >= 0) & (shares <= 1)).all()):
-            raise InputError(
-                "share must be a number from 0 to 1, or one for each law",
-                repr(share),
-                "Estimates from samples, such as 'ledoit-wolf', need ad.classes.shrunk_laws(data, …).",
-            )
-        return shares
-
-    def sample(
-        self,
-        rows: Tensor | Sequence[int],
-        *,
-        centred: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """One draw of N(μ_i, S_i) for each position i in ``rows``, (n, d).
-
-        Args:
-            rows: the law of each draw.
-            centred: draw from N(0, S_i) instead.
-            generator: source of randomness, for repeatable draws.
-        """
-        index, along_axes = (
-            torch.as_tensor(rows, device=self.means.device),
-            self.covariance.is_diagonal,
-        )
-        spreads = self.covariance.scales() if along_axes else self.covariance.compressed.parts()
-        draws = self.means.new_zeros(len(index), self.dim, dtype=torch.float64)
-        for k in index.unique().tolist():
-            mine, spread = (index == k).nonzero()[:, 0], spreads[k].detach().double()
-            noise = torch.randn(
-                len(mine), len(spread), generator=generator, dtype=torch.float64
-            ).to(spread.device)
-            draws[mine] = noise * spread if along_axes else noise @ spread
-        return (draws if centred else draws + self.means[index]).to(self.means.dtype)
 
 
 def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
