@@ -48,7 +48,7 @@ FUNCTIONALS = {
     "OTDD, MiniBatch": lambda: otdd(ad.MiniBatch(INNER, size=6)),
     "OTDD, MiniBatch of ExactOT": lambda: otdd(ad.MiniBatch(ad.ExactOT(), size=6)),
     "OTDD, exact labels": lambda: otdd(label=ad.ExactLabelOT()),
-    "OTDD, a sketch": lambda: otdd(feature=ad.Sketch(1)),
+    "OTDD, names": lambda: otdd(label=ad.ByName()),
     "SlicedOTDD": lambda: ad.SlicedOTDD(TARGET, 8),
     "ClassMMD": lambda: ad.ClassMMD(TARGET, 8),
     "ClassMMD, a width of its own": lambda: ad.ClassMMD(TARGET, 8, kernel="gaussian"),

@@ -42,7 +42,7 @@ class Shaped(ad.LabelCost):
 
 @dataclass(frozen=True)
 class Whitened(ad.FeatureCost):
-    """Fitted to the datasets once, as a sketch is; a checkpoint keeps what was fitted."""
+    """Fitted to the datasets once; a checkpoint keeps what was fitted."""
 
     scales: torch.Tensor | None = None
 
@@ -162,16 +162,13 @@ class TestLabels:
             ad.GroundCost(label="bures")
 
 
-def own_feature(scale):
-    return lambda x, y: scale * (x[:, None] - y).abs().pow(3).sum(dim=2)
-
-
-def test_parameters_of_a_function_have_a_gradient():
+def test_parameters_of_an_embedding_have_a_gradient():
+    """The energy is quadratic in a scale of the features."""
     scale = torch.ones((), dtype=torch.float64, requires_grad=True)
-    cost = ad.GroundCost(feature=own_feature(scale), label=ad.NoLabels())
+    cost = ad.GroundCost(feature=ad.Embedding(lambda x: scale * x), label=ad.NoLabels())
     found = ad.otdd(SOURCE, TARGET, cost=cost, solver=ad.ExactOT())
     found.loss.backward()
-    assert float(scale.grad) == pytest.approx(found.energy, rel=1e-9)
+    assert float(scale.grad) == pytest.approx(2 * found.energy, rel=1e-9)
 
 
 def test_parts_as_large_as_the_whole_are_contracted_where_they_lie():
@@ -179,7 +176,7 @@ def test_parts_as_large_as_the_whole_are_contracted_where_they_lie():
     found = []
     for solver in (ad.ExactOT(), ad.MiniBatch(ad.ExactOT(), size=24)):
         x = SOURCE.x.clone().requires_grad_()
-        cost = ad.GroundCost(feature=own_feature(1.0))
+        cost = ad.GroundCost(feature=ad.Embedding(lambda x: x**3))
         target = SOURCE.replace(x=SOURCE.x.flip(0) + 1)
         ad.OTDD(target, cost=cost, solver=solver)(SOURCE.replace(x=x)).backward()
         found.append(x.grad)

@@ -20,10 +20,7 @@ COSTS = {
     "Bures, diagonal": ad.GroundCost(label=ad.Bures(diagonal=True)),
     "MeansOnly": ad.GroundCost(label=ad.MeansOnly(), label_weight=0.3),
     "ExactLabelOT": ad.GroundCost(label=ad.ExactLabelOT()),
-    "Sketch": ad.GroundCost(
-        feature=ad.Sketch(2, basis=torch.tensor([[0.3, 1.1], [-0.8, 0.4], [0.5, 0.9]]).double())
-    ),
-    "a function": ad.GroundCost(feature=lambda x, y: torch.cdist(x, y, p=1).square()),
+    "Embedding": ad.GroundCost(feature=ad.Embedding(lambda x: x[:, :2].sin() + x[:, 1:])),
 }
 
 

@@ -169,8 +169,6 @@ def test_errors_say_what_to_do():
         ad.otdd(a, b, cost=ad.GroundCost(label_weight=2.0))
     with pytest.raises(ad.InputError, match="the same targets"):
         ad.otdd(a, pair(q=2)[1])
-    with pytest.raises(ad.InputError, match="feature cost of points"):
-        ad.GroundCost(feature=lambda x, y: torch.cdist(x, y), label=ad.TargetValues())
     for needs in (
         lambda: ad.audit(a),
         lambda: ad.sliced_otdd(a, b),

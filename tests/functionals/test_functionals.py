@@ -463,7 +463,6 @@ class TestOTDDFunctional:
         "means": ad.GroundCost(label=ad.MeansOnly()),
         "no labels": FEATURES_ONLY,
         "embedding": ad.GroundCost(feature=ad.Embedding(lambda x: x @ SHEAR.to(x))),
-        "own features": ad.GroundCost(feature=lambda x, y: (x[:, None, :] - y).square().sum(-1)),
     }
 
     @pytest.mark.slow

@@ -1,5 +1,5 @@
-"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, mini-batches
-and sketches.
+"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, and
+mini-batches.
 """
 
 import oracles
@@ -126,7 +126,6 @@ COSTS = {
     "no labels": ad.GroundCost(label=ad.NoLabels()),
     "means, weight 3": ad.GroundCost(label=ad.MeansOnly(), label_weight=3.0),
     "embedding": ad.GroundCost(feature=ad.Embedding(lambda x: torch.tanh(x[:, :3] / 4))),
-    "own feature cost": ad.GroundCost(feature=lambda x, y: (x[:, None] - y).abs().sum(dim=2)),
 }
 LIMITS = {"nothing fits": 2**17, "one matrix fits": 2**19 + 2**17, "two fit": 2**20 + 2**17}
 
@@ -270,14 +269,11 @@ class TestMiniBatch:
         )
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("own", [False, True], ids=["euclidean", "own cost"])
-    def test_gradient_by_finite_differences(self, own):
-        feature = (
-            (lambda x, y: (x[:, None] - y).square().sum(dim=2)) if own else ad.SquaredEuclidean()
-        )
+    @pytest.mark.parametrize("cost", [COSTS["default"], COSTS["embedding"]])
+    def test_gradient_by_finite_differences(self, cost):
         a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=1.0, dtype=torch.float64)
         solver = ad.MiniBatch(ad.Sinkhorn(epsilon=1.0, tol=1e-11), size=20)
-        energy = ad.OTDD(b, cost=ad.GroundCost(feature=feature), solver=solver)
+        energy = ad.OTDD(b, cost=cost, solver=solver)
 
         def value(x):
             return energy(a.replace(x=x))
@@ -296,37 +292,3 @@ class TestMiniBatch:
         for options in ({"size": 0}, {"batches": 0}, {"seed": -1}):
             with pytest.raises(ad.InputError):
                 ad.MiniBatch(**options)
-
-
-class TestSketch:
-    @pytest.mark.parametrize("weight", [0.0, 1.0])
-    def test_pca_bound(self, weight):
-        a = labeled(120, 0, d=12, dtype=torch.float64)
-        b = labeled(100, 1, d=12, shift=0.7, dtype=torch.float64)
-        solver = ad.ExactOT()
-        exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=solver).energy
-        for dim in (2, 5, 9):
-            sketch = ad.Sketch(dim)
-            part = ad.otdd(
-                a, b, cost=ad.GroundCost(feature=sketch, label_weight=weight), solver=solver
-            ).energy
-            bound = sketch.error(a, b).bound * (1 + weight * 40 / 39)
-            assert part <= exact * (1 + 1e-9) <= part + bound + 1e-9
-
-    def test_all_dimensions_are_exact(self):
-        a, b = labeled(60, 0), labeled(50, 1, shift=0.7)
-        sketch = ad.Sketch(5)
-        error = sketch.error(a, b)
-        assert (error.kept, error.bound) == pytest.approx((1, 0), abs=1e-6)
-        value = ad.otdd(a, b, cost=ad.GroundCost(feature=sketch)).value
-        assert value == pytest.approx(ad.otdd(a, b).value, rel=1e-4)
-
-    def test_gradient_stays_in_its_directions(self):
-        a, b = labeled(60, 0, dtype=torch.float64), labeled(50, 1, shift=0.7, dtype=torch.float64)
-        sketch = ad.Sketch(2).fit(a, b)
-        largest = sketch.basis.gather(0, sketch.basis.abs().argmax(dim=0, keepdim=True))
-        assert bool((largest > 0).all())  # signs do not depend on the library that decomposes
-        x = a.x.clone().requires_grad_()
-        ad.OTDD(b, cost=ad.GroundCost(feature=sketch))(a.replace(x=x)).backward()
-        outside = x.grad - x.grad @ sketch.basis @ sketch.basis.T
-        assert float(outside.abs().max()) < 1e-12 < float(x.grad.abs().max())

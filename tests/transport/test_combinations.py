@@ -31,10 +31,6 @@ def curved(x):
     return torch.cat([x, x.sin()], dim=1)
 
 
-def bent(x, y):
-    return (x[:, None] - y).square().sum(dim=2).add(1).log()
-
-
 LABELS = {
     "full laws": ad.Bures(),
     "diagonal laws": ad.Bures(diagonal=True),
@@ -43,12 +39,7 @@ LABELS = {
     "label transport": ad.ExactLabelOT(),
     "entropic label transport": ad.ExactLabelOT(ad.Sinkhorn(epsilon=INNER, tol=1e-10)),
 }
-FEATURES = {
-    "squared": ad.SquaredEuclidean(),
-    "embedding": ad.Embedding(curved),
-    "sketch": ad.Sketch(2),
-    "own": bent,
-}
+FEATURES = {"squared": ad.SquaredEuclidean(), "embedding": ad.Embedding(curved)}
 SOLVERS = {
     "sinkhorn": ad.Sinkhorn(ad.Relative(SHARE), tol=1e-9),
     "exact": ad.ExactOT(),
@@ -91,10 +82,6 @@ def points(feature):
     x, u = SETS[0][0], SETS[1][0]
     if feature == "embedding":
         return [np.concatenate([part, np.sin(part)], axis=1) for part in (x, u)]
-    if feature == "sketch":
-        centre = (x.mean(axis=0) + u.mean(axis=0)) / 2
-        basis = np.linalg.svd(np.concatenate([x, u]) - centre)[2][:2].T  # as many samples in both
-        return [x @ basis, u @ basis]
     return [x, u]
 
 
@@ -126,7 +113,6 @@ def reference(label, feature, exact):
     costs = []
     for i, j in ((0, 1), (0, 0), (1, 1)):
         squared = 2 * oracles.half_squared(embedded[i], embedded[j])
-        squared = np.log1p(squared) if feature == "own" else squared
         table = np.array(
             [[0 if a is b else label_distance(label, a, b) for b in parts[j]] for a in parts[i]]
         )

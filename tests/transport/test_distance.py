@@ -144,7 +144,6 @@ class TestLaws:
             lambda p, q: ad.otdd(p, q).value,
             lambda p, q: ad.otdd(q, p, memory_limit="1MiB").value,
             lambda p, q: ad.otdd(p, q, solver=ad.ExactOT()).value,
-            lambda p, q: ad.otdd(p, q, cost=ad.GroundCost(feature=ad.Sketch(1))).value,
             lambda p, q: ad.sliced_otdd(p, q, 50, generator=torch.Generator().manual_seed(1)).value,
             lambda p, q: float(ad.Internal()(p)),
             lambda p, q: float(ad.Interaction(ad.repulsion())(p)),

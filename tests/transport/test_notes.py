@@ -1,4 +1,4 @@
-"""Notes: said where they are true, silent where they are not; and the standard error of a distance."""
+"""Notes: said where they are true, silent where they are not."""
 
 import dataclasses
 
@@ -106,57 +106,6 @@ class TestParts:
         found = ad.otdd(A, b, solver=ad.MiniBatch(size=10))
         assert found.energy > 0 and found.error == found.energy and not found.converged
         assert len(found.notes) == 1 and "random batches" in words(found.notes)
-
-
-class TestStandardError:
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("solver", "shares"), [(None, "fixed"), (None, "drawn"), (ad.ExactOT(), "fixed")]
-    )
-    def test_is_the_spread_over_fresh_draws(self, solver, shares):
-        """Within a factor: 40 fresh draws know their spread to 11 %, a bootstrap of 40 as well, and
-        it is one of one draw.
-        """
-
-        def distance(seed):
-            generator = torch.Generator().manual_seed(seed)
-            a = ad.datasets.gaussians(300, generator=generator)
-            b = ad.datasets.gaussians(300, shift=(4.0, 1.0), generator=generator)
-            if shares == "fixed":
-                a, b = (data.sample(60, balanced=True, generator=generator) for data in (a, b))
-            else:
-                a, b = (data.sample(60, generator=generator) for data in (a, b))
-            return ad.otdd(a, b, solver=solver)
-
-        fresh = float(torch.tensor([distance(seed).value for seed in range(40)]).std())
-        guess = []
-        for seed in (100, 101, 102):
-            options = {"class_shares": shares, "generator": torch.Generator().manual_seed(seed)}
-            guess.append(distance(seed).standard_error(40, **options))
-        assert 0.7 < sum(guess) / 3 / fresh < 1.4
-
-    def test_repeatable_and_weighted(self):
-        a, b = labeled([9, 9], 2, 0, weighted=True), blobs([9, 9], 1)
-        one, other = (
-            ad.otdd(a, b).standard_error(3, generator=torch.Generator().manual_seed(1))
-            for _ in range(2)
-        )
-        assert one == other > 0
-        with pytest.raises(ad.InputError, match="n must"):
-            ad.otdd(a, b).standard_error(1)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("shares", ["fixed", "drawn"])
-    def test_one_sample_tells_nothing(self, shares):
-        # Once 0.0 without a word: every draw was the same.
-        a = ad.LabeledDataset([[0.0]], ["a"])
-        if shares == "fixed":
-            a = ad.LabeledDataset([[0.0], [1.0], [9.0]], ["a", "b", "b"], weights=[1.0, 2.0, 0.0])
-        with pytest.raises(ad.InputError, match="more samples"):
-            ad.otdd(a, a.replace(x=a.x + 3)).standard_error(3, class_shares=shares)
-        more = ad.LabeledDataset([[0.0], [1.0], [5.0]], ["a", "b", "b"])
-        generator = torch.Generator().manual_seed(0)
-        assert ad.otdd(a, more).standard_error(9, class_shares=shares, generator=generator) > 0
 
 
 class Scripted(ad.Functional):
