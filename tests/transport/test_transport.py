@@ -1,5 +1,7 @@
 """The debiased triple of a flow: what a step hands to the next, and what it shares with a distance."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from flow_cases import labeled
@@ -57,3 +59,14 @@ def test_sharper_and_wider_in_one_step():
     wide = [data.to(dtype=torch.float64) for data in (source, near)]
     exact = ad.otdd(*wide, solver=ad.Sinkhorn(epsilon=0.5, tol=1e-13)).energy
     assert found == pytest.approx(exact, rel=0.05)
+
+
+def test_what_the_control_of_steps_knows_of_a_distance():
+    """Random batches are not controlled; steps through an embedding are, with any integrator."""
+    random = ad.OTDD(TARGET, solver=SOLVERS["parts"])
+    with pytest.raises(ad.InputError, match="noise"):
+        ad.flow(SOURCE, random, control=ad.Backtracking(), n_steps=1)
+    assert ad.flow(SOURCE, random, n_steps=3).n_steps == 3
+    steep = ad.GroundCost(feature=ad.Embedding(lambda x: 30 * x))
+    run = ad.flow(SOURCE, ad.OTDD(TARGET, cost=steep), integrator=ad.Momentum(0.1), n_steps=3)
+    assert all(after < before for before, after in pairwise(run.values))

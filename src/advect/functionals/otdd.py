@@ -17,6 +17,7 @@ from advect._util import defaults
 from advect._util.checks import check_kind
 from advect._util.memory import MemoryLimit, as_bytes
 from advect.cost import GroundCost
+from advect.cost.features import as_feature_cost
 from advect.cost.ground import cost_for
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
@@ -85,6 +86,8 @@ class OTDD(Functional):
         self.transport = Transport(ground, solver, memory_limit)
         if group is not None:
             self.transport = ShardedTransport(ground, solver, memory_limit, group)
+        self.stochastic = solver.stochastic
+        self.curved = not as_feature_cost(ground.feature).by_columns
 
     @property
     def cost(self) -> GroundCost:
