@@ -66,10 +66,7 @@ def refusal(label, feature, solver, dynamics):
 
 
 def energy(label, feature, solver, dtype="float64"):
-    (x, y), (u, v) = SETS
-    source, target = (
-        ad.LabeledDataset(torch.as_tensor(a).to(DTYPES[dtype]), b) for a, b in ((x, y), (u, v))
-    )
+    source, target = (ad.LabeledDataset(torch.as_tensor(x).to(DTYPES[dtype]), y) for x, y in SETS)
     cost = ad.GroundCost(feature=FEATURES[feature], label=LABELS[label])
     return source, ad.OTDD(target, cost=cost, solver=SOLVERS[solver])
 
@@ -96,10 +93,8 @@ def label_distance(label, a, b):
         covariances = [np.diag(np.diag(part)) for part in covariances]
     if "laws" in label:
         return oracles.bures_by_roots(means[0], covariances[0], means[1], covariances[1])
-    costs, even = (
-        [oracles.half_squared(*pair) for pair in ((a, b), (a, a), (b, b))],
-        np.full(8, 1 / 8),
-    )
+    costs = [oracles.half_squared(*pair) for pair in ((a, b), (a, a), (b, b))]
+    even = np.full(8, 1 / 8)
     if label == "label transport":
         return 2 * float(costs[0][linear_sum_assignment(costs[0])].mean())
     return 2 * oracles.divergence_loop(*costs, even, even, INNER)
@@ -113,10 +108,9 @@ def reference(label, feature, exact):
     costs = []
     for i, j in ((0, 1), (0, 0), (1, 1)):
         squared = 2 * oracles.half_squared(embedded[i], embedded[j])
-        table = np.array(
-            [[0 if a is b else label_distance(label, a, b) for b in parts[j]] for a in parts[i]]
-        )
-        costs.append((squared + table[SETS[i][1]][:, SETS[j][1]]) / 2)
+        pairs = itertools.product(parts[i], parts[j])
+        table = [0.0 if a is b else label_distance(label, a, b) for a, b in pairs]
+        costs.append((squared + np.reshape(table, (3, 3))[SETS[i][1]][:, SETS[j][1]]) / 2)
     if exact:
         return float(costs[0][linear_sum_assignment(costs[0])].mean())  # the self terms vanish
     return oracles.divergence_loop(*costs, even, even, SHARE * costs[0].mean())
@@ -157,16 +151,12 @@ def check_gradient(label, feature, solver, dynamics):
         for name, value in DYNAMICS[dynamics].parameters(rho).items()
     }
     along = {name: draw(*value.shape, seed=5) for name, value in leaves.items()}
-    along |= {
-        name: value + value.mT for name, value in along.items() if value.ndim == 3
-    }  # covariances stay symmetric
+    # covariances stay symmetric
+    along |= {name: value + value.mT for name, value in along.items() if value.ndim == 3}
     here = DYNAMICS[dynamics].attach(rho, leaves)
-    terms, state = functional.terms(
-        here, functional.begin(here)
-    )  # a relative epsilon is fixed here
-    found = torch.autograd.grad(
-        sum(terms.values()), list(leaves.values()), allow_unused=True, materialize_grads=True
-    )
+    terms, state = functional.terms(here, functional.begin(here))  # fixes a relative epsilon
+    options = {"allow_unused": True, "materialize_grads": True}
+    found = torch.autograd.grad(sum(terms.values()), list(leaves.values()), **options)
     slope = sum(float((part * way).sum()) for part, way in zip(found, along.values(), strict=True))
 
     def at(step):

@@ -14,8 +14,8 @@ def words(notes):
     return " ".join(note.what for note in notes)
 
 
-def blobs(sizes, seed=0, dim=2, shift=0.0, apart=8.0):
-    return labeled(sizes, dim, seed, shift=shift, apart=apart)
+def blobs(sizes, seed=0, dim=2, shift=0.0):
+    return labeled(sizes, dim, seed, shift=shift, apart=8.0)
 
 
 def stretched(data, scale=(1.0, 30.0)):
@@ -55,9 +55,8 @@ def test_notes_of_distances(name):
     found = ad.otdd(source, target, **options)
     said = words(found.notes)
     assert all(word in said for word in wanted) and bool(wanted) == bool(said)
-    assert found.converged == (
-        name not in ("not converged", "epsilon far above costs", "too close")
-    )
+    not_converged = ("not converged", "epsilon far above costs", "too close")
+    assert found.converged == (name not in not_converged)
 
 
 @pytest.mark.parametrize("label", [ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels()])
@@ -119,10 +118,6 @@ class Scripted(ad.Functional):
 
 
 class TestFlow:
-    def test_silent_where_all_is_well(self):
-        result = ad.flow(A, ad.OTDD(B), n_steps=5)
-        assert result.notes == () and result.status == "completed" and result.best.index == 5
-
     @pytest.mark.parametrize(
         ("values", "said", "status"),
         [
@@ -156,7 +151,7 @@ class TestFlow:
         """Two classes that are drawn into one place have mixed, unless they were never apart or the
         target asks for it: there they overlap, or are fewer.
         """
-        apart = blobs([50, 50], apart=9.0)
+        apart = blobs([50, 50])
         one_place, overlapping = (apart.replace(x=draw(100, 2, seed=seed)) for seed in (3, 4))
         one, none = (
             ad.LabeledDataset(draw(100, 2, seed=5), labels) for labels in (["only"] * 100, None)
