@@ -1,8 +1,5 @@
 """What each rank does in the tests of ``advect.distributed``: ``python distributed_worker.py TASK
-FOLDER``, or under torchrun.
-
-The cases are also run in one process by the tests themselves, with an ``OTDD`` that has no
-group."""
+FOLDER``, or under torchrun. The tests also run the cases in one process, without a group."""
 
 import os
 import signal
@@ -39,10 +36,6 @@ def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3,
     return sides
 
 
-def far(x, y=None):
-    return (x - 3).square().sum(dim=1) / 4
-
-
 LARGER = {"sizes": ((170, 200, 160), (180, 150, 190)), "dim": 5}
 CASES = {
     "fd": {"cost": EXACT_LAWS},
@@ -60,7 +53,7 @@ CASES = {
     },
     "sum": {
         "cost": EXACT_LAWS,
-        "plus": 0.5 * ad.Potential(far) + 0.1 * ad.Interaction(ad.repulsion()),
+        "plus": 0.5 * ad.Potential(ad.norm()) + 0.1 * ad.Interaction(ad.repulsion()),
         "integrator": ad.Adam(0.1),
     },
     "noise": {"cost": EXACT_LAWS, "integrator": ad.EulerMaruyama(0.2, temperature=0.1), "seed": 7},
@@ -94,11 +87,8 @@ def problem(name, group=None):
     functional = ad.OTDD(target, **options)
     if "plus" in case:
         functional = functional + case["plus"]
-    walk = {
-        "dynamics": case.get("dynamics"),
-        "integrator": case.get("integrator", ad.Euler(0.3)),
-        "n_steps": case.get("n_steps", 3),
-    }
+    walk = {"dynamics": case.get("dynamics"), "n_steps": case.get("n_steps", 3)}
+    walk["integrator"] = case.get("integrator", ad.Euler(0.3))
     if "seed" in case:
         walk["generator"] = torch.Generator().manual_seed(case["seed"])
     return source, functional, walk
@@ -106,14 +96,9 @@ def problem(name, group=None):
 
 def outcome(result):
     """What two runs of a case are compared by."""
-    kept = {
-        "x": result.dataset.x,
-        "y": result.dataset.y,
-        "values": torch.tensor(result.values, dtype=torch.float64),
-    }
-    if result.dataset.law is not None:
-        kept |= {"means": result.dataset.law.means, "covariances": result.dataset.law.covariances()}
-    return kept
+    data, values = result.dataset, torch.tensor(result.values, dtype=torch.float64)
+    laws = {} if data.law is None else {"means": data.law.means, "S": data.law.covariances()}
+    return {"x": data.x, "y": data.y, "values": values} | laws
 
 
 def compare(folder, group, names=tuple(CASES)):
@@ -140,8 +125,7 @@ def manners(folder, group):
     watch = [ad.Recorder(every=1, directory=run), ad.Checkpoint(run, every=1), width]
     watch.append(lambda step: seen.append(step.index))
     result = ad.distributed.flow(source, functional, group=group, callbacks=watch, **walk)
-    assert result.status == "completed"
-    assert result.trajectory.indices == [0, 1, 2, 3]
+    assert result.status == "completed" and result.trajectory.indices == [0, 1, 2, 3]
     assert torch.equal(result.trajectory[-1].dataset.x, result.dataset.x)
     assert seen == ([0, 1, 2, 3] if group.rank == 0 else [])
     assert len(result.metrics["width"]) == (4 if group.rank == 0 else 0)
@@ -188,9 +172,8 @@ def walk(folder, group, n_steps=8, resume=None, number=None):
     run = Path(folder, "run")
     options |= {"n_steps": n_steps, "integrator": ad.Adam(0.1), "resume": resume}
     options["callbacks"] = [ad.Checkpoint(run, every=2), ad.Recorder(every=1, directory=run)]
-    return ad.distributed.flow(
-        source, functional + Deadly(number, group, folder), group=group, **options
-    )
+    functional = functional + Deadly(number, group, folder)
+    return ad.distributed.flow(source, functional, group=group, **options)
 
 
 def resume(folder, group):
@@ -214,7 +197,7 @@ def interrupt(folder, group):
 
 
 def go_on(folder, group):
-    """From where another number of ranks died, to step 6; and a few cases on this number of ranks."""
+    """From where two ranks died, to step 6; and a few cases on this number of ranks."""
     walk(folder, group, n_steps=6, resume=Path(folder, "run"))
     compare(folder, group, FEW)
 

@@ -32,14 +32,6 @@ class TestMatrix:
         expected = oracles.cost(a.x, b.x) + 0.35 * label(a, b)[a.y][:, b.y]
         torch.testing.assert_close(matrix, expected, rtol=1e-9, atol=1e-9)
 
-    def test_a_common_offset_does_no_harm_in_float32(self):
-        a, b = random_dataset(), random_dataset(30, seed=1)
-        near = ad.GroundCost().between(a, b).matrix()
-        moved = [data.replace(x=data.x + 4096).to(dtype=torch.float32) for data in (a, b)]
-        far = ad.GroundCost().between(*moved).matrix()
-        # float32 keeps 2^-12 of a unit at 4096
-        torch.testing.assert_close(far.double(), near, rtol=2e-3, atol=2e-3)
-
     def test_embedding_moves_features_and_laws(self):
         a, b = random_dataset(), random_dataset(seed=1)
         cost = ad.GroundCost(feature=ad.Embedding(lambda x: x[:, :2] * 3))
@@ -105,13 +97,12 @@ class TestGradients:
         check_gradient(x, y, ad.LabeledDataset(z + 1, y), ad.GroundCost(label=label), solver)
 
     def test_coinciding_points(self):
-        x = torch.zeros(8, 3, dtype=torch.float64)
-        x[4:] = 1.0
-        x[7] = torch.tensor([0.5, 2.0, -1.0])
-        y = [0] * 4 + [1] * 4  # class 0 is one point, class 1 has three coinciding samples
+        # class 0 is one point, class 1 has three coinciding samples
+        leaf = torch.tensor(
+            [[0.0] * 3] * 4 + [[1.0] * 3] * 3 + [[0.5, 2.0, -1.0]], requires_grad=True
+        )
         target = random_dataset(10, 3, k=2, seed=3)
-        leaf = x.clone().requires_grad_()
-        ad.otdd(ad.LabeledDataset(leaf, y), target).loss.backward()
+        ad.otdd(ad.LabeledDataset(leaf, [0] * 4 + [1] * 4), target).loss.backward()
         assert bool(torch.isfinite(leaf.grad).all())
 
     @pytest.mark.parametrize("part", ["means", "covariances"])

@@ -60,10 +60,8 @@ SAME = ad.Embedding(lambda samples: samples * SCALES)
 class TestEmbed:
     @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly(), ad.ExactLabelOT()])
     def test_distance(self, label):
-        own, known = (
-            ad.otdd(SOURCE, TARGET, cost=ad.GroundCost(feature=feature, label=label))
-            for feature in (Scaled(), SAME)
-        )
+        costs = [ad.GroundCost(feature=feature, label=label) for feature in (Scaled(), SAME)]
+        own, known = (ad.otdd(SOURCE, TARGET, cost=cost) for cost in costs)
         assert own.value == known.value
         np.testing.assert_array_equal(own.class_distances.values, known.class_distances.values)
 

@@ -34,9 +34,7 @@ def environment(**more):
 
 
 def start(size, task, folder, come=None, **more):
-    """Ranks as torchrun would start them, without its agent, which would end the others itself when
-    one dies.
-    """
+    """Ranks as torchrun starts them, without its agent, which ends all ranks when one dies."""
     shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     return [
         subprocess.Popen(

@@ -137,12 +137,6 @@ class TestDistance:
             gradients.append((x.grad, y.grad))
         torch.testing.assert_close(gradients[1], gradients[0], atol=1e-8, rtol=1e-6)
 
-    def test_zero_from_itself_in_any_order(self):
-        data = labeled(200, 0)
-        order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
-        for other in (data, data.subset(order)):
-            assert ad.otdd(data, other, memory_limit=2**17).value <= 1e-6
-
 
 @pytest.mark.parametrize("limit", ["1kB", None])
 def test_a_limit_is_kept(limit):

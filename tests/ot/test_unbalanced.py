@@ -29,12 +29,6 @@ def kl(p, q):
     return float((p[inside] * np.log(p[inside] / q[inside])).sum() - p.sum() + q.sum())
 
 
-def primal(plan, cost, a, b, epsilon, reach):
-    plan = plan.double().numpy()
-    left = kl(plan.sum(1), a) + kl(plan.sum(0), b)
-    return primal_value(plan, cost, a, b, epsilon) + reach**2 * left
-
-
 def loop(cost, a, b, epsilon, reach, n=100_000):
     """Plain damped updates in the log domain."""
     cost, a, b, rho = cost.double().numpy(), a.numpy(), b.numpy(), reach**2
@@ -56,14 +50,15 @@ def test_the_plan_is_that_of_pot(epsilon, reach):
     cost = cost_of(x, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plan = pot.unbalanced.sinkhorn_unbalanced(
-            a.numpy(), b.numpy(), cost.numpy(), epsilon, reach**2, reg_type="kl",
-            c=np.outer(a, b), numItermax=3000, stopThr=1e-13,
-        )  # fmt: skip
+        options = {"reg_type": "kl", "c": np.outer(a, b), "numItermax": 3000, "stopThr": 1e-13}
+        parts = [part.numpy() for part in (a, b, cost)]
+        plan = pot.unbalanced.sinkhorn_unbalanced(*parts, epsilon, reach**2, **options)
     found = ad.Sinkhorn(epsilon, tol=1e-12, reach=reach).solve(cost, a, b)
     assert found.converged
     np.testing.assert_allclose(found.plan().numpy(), plan, rtol=1e-7, atol=1e-14)
-    assert found.value == pytest.approx(primal(found.plan(), cost, a, b, epsilon, reach), rel=1e-10)
+    left = kl(found.plan().sum(1), a) + kl(found.plan().sum(0), b)
+    primal = primal_value(found.plan(), cost, a, b, epsilon) + reach**2 * left
+    assert found.value == pytest.approx(primal, rel=1e-10)
 
 
 @pytest.mark.parametrize("apart", [1e-3, 1.0, 4.0, 30.0])

@@ -27,10 +27,6 @@ def samples(seed, shift):
     return draw(24, 3, seed=seed).numpy() + 1.5 * y[:, None] + shift, y
 
 
-def curved(x):
-    return torch.cat([x, x.sin()], dim=1)
-
-
 LABELS = {
     "full laws": ad.Bures(),
     "diagonal laws": ad.Bures(diagonal=True),
@@ -39,7 +35,8 @@ LABELS = {
     "label transport": ad.ExactLabelOT(),
     "entropic label transport": ad.ExactLabelOT(ad.Sinkhorn(epsilon=INNER, tol=1e-10)),
 }
-FEATURES = {"squared": ad.SquaredEuclidean(), "embedding": ad.Embedding(curved)}
+CURVED = ad.Embedding(lambda x: torch.cat([x, x.sin()], dim=1))
+FEATURES = {"squared": ad.SquaredEuclidean(), "embedding": CURVED}
 SOLVERS = {
     "sinkhorn": ad.Sinkhorn(ad.Relative(SHARE), tol=1e-9),
     "exact": ad.ExactOT(),
@@ -119,25 +116,21 @@ def reference(label, feature, exact):
 # The table
 
 
-def run(label, feature, solver, dynamics, dtype="float64", n_steps=1):
-    source, functional = energy(label, feature, solver, dtype)
-    options = {"dynamics": DYNAMICS[dynamics], "integrator": ad.Euler(0.1), "n_steps": n_steps}
-    return ad.flow(source, functional, **options)
-
-
 def check(label, feature, solver, dynamics, dtype):
-    """Whether the combination ran, as it must, or was refused, as it must; with what a reference says."""
+    """The combination runs and agrees with its reference, or is refused, as it must be."""
+    source, functional = energy(label, feature, solver, dtype)
+    walk = {"dynamics": DYNAMICS[dynamics], "integrator": ad.Euler(0.1), "n_steps": 1}
     said = refusal(label, feature, solver, dynamics)
     if said is not None:
         with pytest.raises(ad.InputError, match=said):
-            run(label, feature, solver, dynamics, dtype)
-        return False
-    result = run(label, feature, solver, dynamics, dtype)
-    wanted = reference(label, feature, solver == "exact")
+            ad.flow(source, functional, **walk)
+        return
+    result, wanted = (
+        ad.flow(source, functional, **walk),
+        reference(label, feature, solver == "exact"),
+    )
     assert result.values[0] == pytest.approx(wanted, rel=1e-6 if dtype == "float64" else 1e-4)
-    assert all(math.isfinite(value) for value in result.values)
-    assert bool(result.dataset.x.isfinite().all())
-    return True
+    assert all(map(math.isfinite, result.values)) and bool(result.dataset.x.isfinite().all())
 
 
 def check_gradient(label, feature, solver, dynamics):
@@ -146,10 +139,8 @@ def check_gradient(label, feature, solver, dynamics):
         return
     source, functional = energy(label, feature, solver)
     rho = DYNAMICS[dynamics].start(source)
-    leaves = {
-        name: value.detach().clone().requires_grad_()
-        for name, value in DYNAMICS[dynamics].parameters(rho).items()
-    }
+    parameters = DYNAMICS[dynamics].parameters(rho)
+    leaves = {name: part.detach().clone().requires_grad_() for name, part in parameters.items()}
     along = {name: draw(*value.shape, seed=5) for name, value in leaves.items()}
     # covariances stay symmetric
     along |= {name: value + value.mT for name, value in along.items() if value.ndim == 3}

@@ -26,8 +26,7 @@ def test_what_is_left_is_told_by_class():
     assert found.converged and left["odd", "left"] == pytest.approx(0.25)
     assert left.values[:, 1].sum() == pytest.approx(1 - found.mass_left)
     assert found.left_in_target.values[:, 1].sum() == pytest.approx(1 - found.mass_left)
-    coupling = found.class_coupling.values
-    assert coupling.sum() == pytest.approx(1 - found.mass_left)
+    assert found.class_coupling.values.sum() == pytest.approx(1 - found.mass_left)
     assert found.notes[0].what.startswith(f"{found.mass_left:.0%} of the mass is left behind")
     near = ad.otdd(source, target, cost=blind, solver=ad.Sinkhorn(0.2, reach=0.01))
     assert "most of it: raise reach" in near.notes[0].remedy
