@@ -93,10 +93,10 @@ class Triple:
         looking would take a pass over blocks; and whether costs of this dtype have digits enough for
         what the prepared solver makes of them.
         """
-        bound = None if self.limit is None else self.pair("cross").largest
-        if bound is None:
+        bound = self.pair("cross").largest  # of samples with mass, unlike extremes of a matrix
+        if self.limit is None:
             assert self._cross is not None
-            bound = max(map(abs, self._cross.extremes()))
+            bound = min(bound, max(map(abs, self._cross.extremes())))
         if self.dtype == _WIDE or not solver.epsilon:
             return bound, True
         shape = len(self.weights[0]), len(self.weights[1])
