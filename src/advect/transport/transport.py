@@ -93,10 +93,13 @@ class Triple:
         looking would take a pass over blocks; and whether costs of this dtype have digits enough for
         what the prepared solver makes of them.
         """
-        bound = self.pair("cross").largest  # of samples with mass, unlike extremes of a matrix
+        bound = math.inf
         if self.limit is None:
             assert self._cross is not None
-            bound = min(bound, max(map(abs, self._cross.extremes())))
+            bound = max(map(abs, self._cross.extremes()))
+        # a matrix has entries of samples without mass, which may be far away
+        if self.limit is not None or min(map(float, map(torch.min, self.weights))) == 0:
+            bound = min(bound, self.pair("cross").largest)
         if self.dtype == _WIDE or not solver.epsilon:
             return bound, True
         shape = len(self.weights[0]), len(self.weights[1])
