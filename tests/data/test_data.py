@@ -481,12 +481,11 @@ REFUSED = [
     }),
     (lambda columns: LabeledDataset(X, columns=columns), {"columns": [["u"], ["u", "u"], ["u", 1], "uv"]}),
     (lambda pair: LabeledDataset(X, AB, law=pair[0], law_index=pair[1]), {
-        "Gaussians": [(None, [0, 1, 1])],
+        "Gaussians": [(None, [0, 1, 1]), (5, None)],
         "one dimension": [(two_laws(3), None)],
         "one of 2 laws": [(two_laws(), index) for index in ([0, 1], [[0], [1], [1]], [0, 1, 2], [0, -1, 1])],
         "each of the 2 classes": [(ONE_LAW, None)],
         "law_index": [(two_laws(), index) for index in ([], "abc", [NAN, 0, 1], [0.5, 1.7, 1.0])],
-        "Gaussians": [(5, None)],
     }),
     (lambda changes: LabeledDataset(X, AB).replace(**changes), {
         "finite": [{"x": torch.full((3, 2), NAN)}],
