@@ -84,6 +84,7 @@ class Triple:
         """The solver with every option that depends on the problem made a number; a bound of the costs
         between samples with mass; and whether costs of this dtype have digits enough for this solver.
         """
+        # A relative epsilon refers to the cross problem, whose cost is kept for its solve.
         self._cross = cost = self.make("cross")
         solver, largest = solver.prepare(cost, *self.weights), self.pairs["cross"].largest
         if self.limit is None:  # costs in blocks are not looked at: that would take a pass
@@ -286,6 +287,7 @@ class Transport:
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
     ) -> Triple:
         """The problems of a distance, whose costs stay."""
+        # three matrices, and up to three more in a solve
         n, m = len(source), len(target)
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
         small = needed < _LARGE and self.memory_limit is None and not self.solver.stochastic
