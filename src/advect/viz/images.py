@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from advect._util.checks import check_count
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.spaces.images import Pixels, layout
 from advect.spaces.inputs import require
-from advect.viz.states import Frames, as_array, check_titles, states_of
+from advect.viz.states import Frames, State, as_array, check_titles, states_of
 from advect.viz.theme import dress, new_figure, short, text_width
 
 if TYPE_CHECKING:
@@ -48,12 +48,7 @@ def image_grid(
         [5]
     """
     states = states_of(frames, columns, of_flow=12)
-    data = [state.dataset for state in states]
-    shape = data[0].sample_shape
-    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
-    sizes = sorted({(len(each), each.sample_shape) for each in data})
-    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
+    data = image_datasets(states)
     check_titles(titles, len(states))
     rows = min(check_count("rows", rows), len(data[0]))
     if len(data) == 1:
@@ -67,6 +62,26 @@ def image_grid(
         captions = steps if titles is None else [short(title, 24) for title in titles]
         heading = "" if titles is not None else "frame" if states[0].step is None else "step"
     return _grid_figure(_scaled(pictures), data[0], lines, captions, heading)
+
+
+def image_frames(states: Sequence[State]) -> Iterator[Figure]:
+    """A figure for each state: ten images of each class of the first state, on one scale."""
+    data = image_datasets(states)
+    lines = _class_rows(data[0], 10)
+    frames = _scaled(np.stack([_padded([_pixels(each, line) for line in lines]) for each in data]))
+    for state, pictures in zip(states, frames, strict=True):
+        yield _grid_figure(pictures, data[0], lines, [""] * pictures.shape[1], state.caption)
+
+
+def image_datasets(states: Sequence[State]) -> list[LabeledDataset]:
+    """The datasets of the states, which must be images of the same samples."""
+    data = [state.dataset for state in states]
+    shape = data[0].sample_shape
+    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
+    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    sizes = sorted({(len(each), each.sample_shape) for each in data})
+    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
+    return data
 
 
 def _grid_figure(
