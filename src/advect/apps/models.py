@@ -10,7 +10,7 @@ or answers are used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,7 +79,8 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
     return answers.argmax(axis=1)
 
 
-def _callable(model: Any) -> Callable[[Tensor], Any]:
+def _callable(model: Any) -> Any:
+    """A function from samples to answers."""
     if not isinstance(model, nn.Module):
         for name in ("predict_proba", "predict"):
             with suppress(AttributeError):
