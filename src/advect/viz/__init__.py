@@ -5,8 +5,7 @@ works without a display and in threads. ``save`` writes a figure, ``animation`` 
 ``style`` sets light or dark colours.
 matplotlib is imported on first use."""
 
-from advect.viz.film import animation
-from advect.viz.images import image_grid
+from advect.viz.images import animation, image_grid
 from advect.viz.points import curves, particles
 from advect.viz.tables import class_table, pairwise
 from advect.viz.theme import save, style
