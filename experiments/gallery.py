@@ -117,8 +117,10 @@ def many_classes(classes: int) -> ad.LabeledDataset:
     return ad.LabeledDataset(data.x, labels, classes=names)
 
 
-def figures(quick: bool) -> dict[str, Callable[[], Any]]:
-    """What draws each figure."""
+def figures(
+    quick: bool,
+) -> tuple[dict[str, Callable[[], Any]], dict[str, Callable[[Path], Path]]]:
+    """What draws each figure, and what writes each film."""
     n = 60 if quick else 200
     moved, goal = plane(n)
     rolled, roll = space(2 * n)
@@ -156,7 +158,12 @@ def figures(quick: bool) -> dict[str, Callable[[], Any]]:
             values, [f"{name[0]}/{name}" for name in toys], heat=False
         ),
     }
-    return drawn
+    films: dict[str, Callable[[Path], Path]] = {
+        "particles.gif": lambda path: viz.animation(moved, path, target=goal),
+        "images.gif": lambda path: viz.animation(written, path, fps=6),
+        "space.webp": lambda path: viz.animation(rolled, path, target=roll),
+    }
+    return drawn, films
 
 
 def _cities(k: int) -> tuple[np.ndarray, list[str]]:
@@ -178,13 +185,16 @@ def main() -> None:
     parser.add_argument("--only", help="names of figures that begin so")
     options = parser.parse_args()
     torch.set_num_threads(1)  # the matrices are small
-    drawn = figures(options.quick)
+    drawn, films = figures(options.quick)
     for dark in (False,) if options.quick else (False, True):
         ground = "dark" if dark else "light"
         with viz.style(dark=dark):
             for name, draw in drawn.items():
                 if name.startswith(options.only or ""):
                     print(viz.save(draw(), options.out / f"{name}-{ground}.png"))
+            for name, write in films.items():
+                if name.startswith(options.only or ""):
+                    print(write(options.out / f"{ground}-{name}"))
 
 
 if __name__ == "__main__":

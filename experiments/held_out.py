@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lenet import train
+from lenet import features, halves, train
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -30,7 +30,6 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import advect as ad
-from advect.apps.models import split_model
 
 NAME = "held_out"
 SHOWN = {
@@ -105,12 +104,13 @@ def run(name: str, space: str, seed: int, validate: bool = False) -> dict[str, A
     model = frozen(known, seed)
     data, test, reference = parts(name, known, seed, validate)
     inside = space == "features"
+    body, head = halves(model, LAYER[known])
     found = ad.apps.repurpose(
-        model,
+        head if inside else model,
         reference,
         data,
         posterior="auto",
-        features=LAYER[known] if inside else None,
+        encoder=body if inside else None,
         label=ad.Bures(diagonal=True),
         label_weight=LABEL_WEIGHT,
         solver=ad.Sinkhorn(ad.Relative(EPSILON), tol=1e-3),
@@ -133,8 +133,7 @@ def run(name: str, space: str, seed: int, validate: bool = False) -> dict[str, A
     accuracies["best of these three"] = max(
         accuracies[way] for way in ("1-NN", "logistic regression", "forest")
     )
-    halves = split_model(model, LAYER[known])
-    accuracies |= trained(halves.encoded(data), halves.encoded(test), "features + ")
+    accuracies |= trained(features(body, data), features(body, test), "features + ")
     return {
         "accuracies": {**accuracies, "upper bound": found.accuracy},
         "posterior": carrier.posterior_,

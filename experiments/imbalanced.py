@@ -25,11 +25,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from lenet import frozen, predictions
+from lenet import features, frozen, halves, predictions
 from scipy.optimize import linear_sum_assignment, nnls
 
 import advect as ad
-from advect.apps.models import split_model
 
 NAME = "imbalanced"
 SAMPLES, RATIO, DRAWS, EPOCHS = 400, 10, 5, 3
@@ -59,9 +58,10 @@ def run(name: str, target: str, seed: int, reach: float = REACH) -> dict[str, An
     source = drawn(images, common, generator)
     onto = {"uniform": np.ones(10), "reversed": common[::-1]}[target]
     aim = drawn(digits, onto, generator)
-    halves, bare = split_model(frozen("mnist", EPOCHS), LAYER), ad.LabeledDataset(aim.samples)
+    body, _ = halves(frozen("mnist", EPOCHS), LAYER)
+    bare = ad.LabeledDataset(aim.samples)
     pixels = ad.class_shares(source, bare)
-    shares = ad.class_shares(halves.encoded(source), halves.encoded(bare))
+    shares = ad.class_shares(features(body, source), features(body, bare))
     ways: dict[str, tuple[ad.LabeledDataset, float | None]] = {
         "not moved": (source, None),
         "as it is": (source, None),
@@ -83,7 +83,7 @@ def run(name: str, target: str, seed: int, reach: float = REACH) -> dict[str, An
         "class_shares, features": shares.shares,
     }
     guesses |= by_regression(source, aim, "pixels")
-    guesses |= by_regression(halves.encoded(source), halves.encoded(aim), "features")
+    guesses |= by_regression(features(body, source), features(body, aim), "features")
     found["shares off"] = {
         way: float(np.abs(each - truth).sum() / 2) for way, each in guesses.items()
     }

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import advect as ad
+from advect.apps.models import encoded
+from advect.spaces.encoding import as_coder
 
 
 def lenet(classes: int = 10) -> nn.Module:
@@ -97,6 +99,17 @@ class Trainer:
             nn.functional.cross_entropy(self.model(x[batch]), y[batch]).backward()
             optimizer.step()
         return self
+
+
+def halves(model: nn.Module, layer: str) -> tuple[nn.Sequential, nn.Sequential]:
+    """The layers of a network up to one of them, and the layers after it."""
+    layers, count = list(model.children()), int(layer) + 1
+    return nn.Sequential(*layers[:count]), nn.Sequential(*layers[count:])
+
+
+def features(body: nn.Module, data: ad.LabeledDataset) -> ad.LabeledDataset:
+    """The dataset with the features that a network computes."""
+    return encoded(data, as_coder(body, "encoder"))
 
 
 def train(

@@ -5,7 +5,7 @@ clusters, features      k-means in the model's features, begun at the class mean
 asked directly          the model's answers as they are
 flow, pixels            the images flow to MNIST with their clusters for labels, and the model reads them
 flow, features          features flow to those of MNIST with their clusters for labels, and the rest of the model reads them
-recommended             what ``apps.repurpose(…, features=…)`` recommends, which may be not to flow
+recommended             what ``apps.repurpose(…, encoder=…)`` recommends, which may be not to flow
 
 Scores are those of the best one-to-one naming, which nothing here sees; ``as named`` is the share of
 USPS digits that are called by their own name. ``python experiments/unsupervised.py usps`` prints the
@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from lenet import train
+from lenet import features, halves, train
 from torch import nn
 
 import advect as ad
-from advect.apps.models import answer_codes, clusters_from_classes, query, split_model
+from advect.apps.models import answer_codes, clusters_from_classes, query
 from advect.apps.repurpose import Repurposed
 from advect.classes.pseudo import clustering_accuracy
 
@@ -68,14 +68,14 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
         size=28,
     )
     bare, truth = ad.LabeledDataset(data.samples), data.y.numpy()
-    halves = split_model(model, LAYER)
-    inside, there = halves.encoded(bare), halves.encoded(reference)
+    body, head = halves(model, LAYER)
+    inside, there = features(body, bare), features(body, reference)
     in_pixels = ad.pseudo_labels(bare, target=reference)
     in_features = clusters_from_classes(inside, there)
     asked = answer_codes(query(model, data.samples), reference.classes)
     by_pixels = ad.apps.repurpose(model, reference, in_pixels.dataset, **options((0.0, 1.0)))
-    by_features = ad.apps.repurpose(halves.head, there, in_features, **options(None))
-    found = ad.apps.repurpose(model, reference, bare, **options(None), features=LAYER)
+    by_features = ad.apps.repurpose(head, there, in_features, **options(None))
+    found = ad.apps.repurpose(head, reference, bare, **options(None), encoder=body)
     flows = found.comparison.method == "flow"
     advised = found.predictions if flows else found.predict(data.samples, "no flow")
     named = {

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import advect as ad
-from advect.apps.models import choose_labeling, query, split_model
+from advect.apps.models import choose_labeling, query
 from advect.apps.repurpose import compared
 
 MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
@@ -56,19 +56,12 @@ def chain():
     return nn.Sequential(nn.Sequential(first, nn.Dropout(0.9)), head).train()
 
 
-@pytest.mark.parametrize("name", ["0", "0.0", "0.1"])
-def test_halves_of_a_chain_make_the_whole(name):
-    model, x = chain(), REFERENCE.x
-    halves = split_model(model, name)
-    with torch.no_grad():
-        assert torch.equal(halves.head.eval()(halves.features(x)), model.eval()(x))
-
-
 @pytest.mark.slow
 def test_turned_features_change_nothing():
     """OTDD and squared distances do not see a rotation: neither may the answers."""
     plain = ad.apps.repurpose(chain(), REFERENCE, FAR, **QUICK)
-    inside = ad.apps.repurpose(chain(), REFERENCE, FAR, **QUICK, features="0")
+    body, head = chain()
+    inside = ad.apps.repurpose(head, REFERENCE, FAR, **QUICK, encoder=body)
     assert inside.predictions == plain.predictions == FAR.labels
     turn = chain()[0][0].turn.detach()
     assert torch.allclose(inside.flowed.x, plain.flowed.x @ turn, atol=1e-3)
@@ -81,7 +74,7 @@ def test_turned_features_change_nothing():
 def test_forms_and_shapes_of_new_samples():
     image = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (2,)), *chain())
     reference, data = (one.replace(sample_shape=(1, 2)) for one in (REFERENCE, FAR))
-    found = ad.apps.repurpose(image, reference, data, **QUICK, features="1")
+    found = ad.apps.repurpose(image[2:], reference, data, **QUICK, encoder=image[:2])
     expected = found.predict(data)
     for samples in (data.samples, data.x, data.x.numpy(), data.x.tolist()):
         for way in ("flow", "no flow", "posterior"):
@@ -121,7 +114,7 @@ class TestWithoutLabels:
         data = clusters(seed=2, spread=0.6, n=150)
         asked = model.eval()(data.x).argmax(1)
         assert 0.7 < float((asked == data.y).double().mean()) < 0.97
-        found = ad.apps.repurpose(model, REFERENCE, bare(data), **QUICK, features="0")
+        found = ad.apps.repurpose(model[1], REFERENCE, bare(data), **QUICK, encoder=model[0])
         assert found.labeling is not None and found.labeling.kind == "clusters of features"
         names = np.array(data.labels)
         by_posterior = np.mean(np.array(found.predict(data.x, "posterior")) == names)
@@ -178,10 +171,10 @@ def test_posterior_reaches_the_map_and_the_rest_of_the_data():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 8), (1, 8, 8), (8, 8, 1)], ids=str)
-def test_a_network_of_convolutions_needs_no_wrapper(shape):
+def test_images_with_and_without_a_channel_axis(shape):
     torch.manual_seed(0)
-    layers = [torch.nn.Conv2d(1, 3, 3, 2), torch.nn.ReLU(), torch.nn.Flatten()]
-    cnn = torch.nn.Sequential(*layers, torch.nn.Linear(27, 10))
+    layers = [nn.Flatten(), nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 3, 3, 2), nn.Flatten()]
+    cnn = nn.Sequential(*layers, nn.Linear(27, 10))
     digits = ad.datasets.load("digits", n=80).replace(sample_shape=shape)
     reference, data = ad.harmonize(digits.subset(range(50)), digits.subset(range(50, 80)))
     for part in (reference, digits.subset(range(50))):
@@ -248,7 +241,8 @@ BAD = {
     "reference classes, or": lambda x: torch.zeros(len(x), 5),
     "label for each": lambda x: torch.zeros(len(x) + 1, 3),
     "reference classes": lambda x: ["who"] * len(x),
-    "callable": "no model",
+    "ONNX": "no model",
+    "torch module": 3,
     "shape": lambda x: torch.zeros(len(x), 2, 2),
 }
 
@@ -260,21 +254,14 @@ def test_models_that_misbehave(what):
 
 
 def test_errors():
-    def broken(forward):
-        model = chain()
-        model[0].forward = forward
-        return ad.apps.repurpose(model, REFERENCE, FAR, **QUICK, features="0")
+    def broken(encoder):
+        return ad.apps.repurpose(chain()[1], REFERENCE, FAR, **QUICK, encoder=encoder)
 
-    whole = nn.Module()
-    whole.body = chain()[0]
     for call, keyword in {
-        lambda: split_model(whole, "bdy"): "Did you mean 'body'",
-        lambda: split_model(whole, "body"): "nn.Sequential",
-        lambda: split_model(chain(), "1"): "must follow",
-        lambda: split_model(scores, "body"): "torch module",
-        lambda: broken(lambda x: x[:1]): "features must",
-        lambda: broken(lambda x: x * float("nan")): "features must",
-        lambda: broken(lambda x: x @ x): "features must",
+        lambda: broken(lambda x: x[:1]): "encoder must",
+        lambda: broken(lambda x: x * float("nan")): "finite",
+        lambda: broken(lambda x: x @ x): "encoder must",
+        lambda: broken("0"): "ONNX",
         lambda: ad.apps.repurpose(scores, ad.LabeledDataset(REFERENCE.x), FAR): "reference",
         lambda: ad.apps.repurpose(scores, REFERENCE, FAR.x): "LabeledDataset",
         lambda: ad.apps.repurpose(scores, REFERENCE, FAR, n_steps=0): "n_steps",

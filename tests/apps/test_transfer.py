@@ -9,7 +9,7 @@ import torch
 
 import advect as ad
 from advect.apps.few_shot import METHODS, Task
-from advect.apps.training import FlowOptions, Logistic, half_and_half, joined
+from advect.apps.training import FlowOptions, Logistic, half_and_half
 from advect.apps.transfer import choose
 
 FAST = {"n_steps": 5, "step_size": 0.5}
@@ -189,7 +189,6 @@ def test_errors():
         lambda: ad.apps.transfer(ad.LabeledDataset(SOURCE.x), TARGET): "label for each sample",
         lambda: ad.apps.transfer(SOURCE.x, TARGET): "LabeledDataset",
         lambda: ad.apps.transfer(SOURCE, TARGET, step_size=1e30, methods="shots").final: "finite",
-        lambda: joined([SOURCE, TARGET]): "to join",
         lambda: ad.apps.transfer(SOURCE, few, classifier=Odd): "a class position",
     }.items():
         with pytest.raises(ad.InputError, match=keyword):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageSequence
 from scipy.spatial.distance import pdist, squareform
 from sklearn.decomposition import KernelPCA
 
@@ -336,6 +337,20 @@ def test_a_map_alone_has_the_colours_of_groups():
     assert [len(c.get_offsets()) for c in clouds(figure.axes[0])] == [3, 3]
 
 
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
+    path = viz.animation(result, tmp_path / "new" / f"flow.{suffix}", target=gaussians(1), fps=5)
+    with Image.open(path) as film:
+        assert film.n_frames == len(result.trajectory)
+        pictures = [np.asarray(film.convert("RGB")) for _ in ImageSequence.Iterator(film)]
+    assert film.info["duration"] == 200 and list(path.parent.iterdir()) == [path]
+    assert not np.array_equal(pictures[0], pictures[-1])
+    frames = [images, images.replace(x=1 - images.x)]
+    with Image.open(viz.animation(frames, tmp_path / f"images.{suffix}")) as film:
+        before, after = (film.convert("RGB") for _ in ImageSequence.Iterator(film))
+    assert np.mean(before) != pytest.approx(np.mean(after), rel=0.05)
+
+
 def test_trails_end_at_the_frame_and_the_theme_is_set(result):
     with viz.style(dark=True):
         dark = viz.particles(result, columns=2, trails=True)
@@ -363,6 +378,10 @@ REFUSED = [
     (viz.class_table, (np.eye(2),), {}, "ClassTable"),
     (viz.class_table, (ClassTable(np.zeros((0, 2)), (), (0, 1)),), {}, "rows and columns"),
     (viz.image_grid, (ONE,), {}, "images"),
+    (viz.animation, ([], "a.gif"), {}, "frame"),
+    (viz.animation, (ONE, "a.avi"), {}, "gif"),
+    (viz.animation, (ONE, "a.gif"), {"fps": 0}, "fps"),
+    (viz.animation, (ONE, "a.gif"), {"target": 3}, "target"),
     (viz.image_grid, ([PICTURES, PICTURES.subset([0, 1])],), {}, "same samples"),
     (viz.image_grid, ([PICTURES, PICTURES],), {"titles": ["a"]}, "titles"),
     (viz.pairwise, (np.zeros((2, 3)), list("ab")), {}, "k, k"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from advect._util import defaults
 from advect._util.checks import check_methods
 from advect.cost import Bures, GroundCost, NoLabels
-from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics
@@ -24,7 +22,6 @@ from advect.functionals.otdd import OTDD
 from advect.maps import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.registry import known, make
-from advect.transport.distance import Distance, otdd
 
 
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -46,8 +43,6 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes:
         flowed_: the fitted samples at the end of the flow, (n, d).
         map_: the fitted map; its ``transform`` also takes labels.
-        distance_: the ``Distance`` of source and target before the flow, computed on first use.
-        class_matching_: which class of the source matches which of the target; needs labels.
 
     Example:
         >>> import numpy as np, advect as ad
@@ -104,8 +99,6 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         options["label_weight"] = self.label_weight if labeled else 0.0
         fitted: Map = _chosen("map", self.map, ("fit", "transform"), **options)
         dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
-        self.__dict__.pop("distance_", None)
-        self._source, self._target, self._cost, self._solver = first, last, cost, solver
         flowed = first
         if not identity:
             steps = {"integrator": Euler(self.step_size), "n_steps": self.n_steps}
@@ -121,21 +114,6 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.map_.transform(
             validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         )
-
-    @cached_property
-    def distance_(self) -> Distance:
-        """The distance from the source to the target, before the flow."""
-        check_is_fitted(self)
-        return otdd(self._source, self._target, cost=self._cost, solver=self._solver)
-
-    @property
-    def class_matching_(self) -> ClassTable:
-        """Which class of the source matches which of the target."""
-        return self.distance_.class_matching
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: Any = super().__getstate__()
-        return {name: state[name] for name in state if name != "distance_"}  # computed on first use
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

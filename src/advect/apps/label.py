@@ -150,8 +150,8 @@ def label(
         pool: samples without labels, or with some, which are kept.
         few: labeled samples in the same feature space (``ad.harmonize``); None for those of the pool
             that have labels. Unlabeled samples of it take part, and are not returned.
-        embedding: where distances are measured. ``"auto"`` compares oriented gradients and principal
-            components of images, and raw and standardized columns of tables. None: the features;
+        embedding: where distances are measured. ``"auto"``: oriented gradients of images; of
+            tables, raw and standardized columns are compared. None: the features;
             otherwise as for ``ad.pseudo_labels``.
         method: ``"propagate"`` spreads labels over the graph; ``"refine"`` does so once more over a
             graph with separated classes; ``"auto"`` compares both.

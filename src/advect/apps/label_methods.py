@@ -217,7 +217,7 @@ def embeddings_to_compare(data: LabeledDataset, embedding: Any) -> dict[str, Any
         return {type(embedding).__name__: embedding}
     image = layout(data.sample_shape)
     if image is not None and min(image[1:]) >= _MIN_SIDE:
-        return {"gradients": "gradients", "principal components": "auto"}
+        return {"gradients": "gradients"}
     both = {"features": None, "standardized columns": "standardized"}
     return both if data.columns is None else dict(reversed(both.items()))
 

@@ -1,4 +1,4 @@
-"""Models as black boxes: asked in batches, never differentiated; and models split after a layer.
+"""Models as black boxes: asked in batches, never differentiated.
 
 Torch modules, scikit-learn estimators and plain functions all answer through ``query``.
 
@@ -10,7 +10,7 @@ or answers are used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,17 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_known
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
+from advect.spaces.encoding import Coder, as_coder, run_coder
 from advect.spaces.inputs import require
 
 _BATCH = 1024
-_MAX_CHANNELS = 4  # of an image
-_REMEDY = "Use the features as data, and the rest of the model as the model."
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
 _MIN_AGREEMENT = 0.6  # κ from which a model is said to know the data
 _ADVICE = {
@@ -57,7 +55,8 @@ def query(model: Any, samples: Tensor) -> np.ndarray:
         raise InputError(
             "the model must take samples like these",
             f"{type(error).__name__}: {error} on shape {tuple(samples.shape)}",
-            "Wrap it so that it takes a batch of samples of the reference's shape.",
+            "Wrap it so that it takes a batch of samples of the reference's shape; for a network of "
+            "(n, 1, H, W), prepend torch.nn.Unflatten(1, (1, H)).",
         ) from error
     if answers.ndim == 1:
         return answers
@@ -80,51 +79,14 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
     return answers.argmax(axis=1)
 
 
-def _callable(model: Any) -> Callable[[Tensor], Any]:
-    if isinstance(model, nn.Module):
-        return lambda part: _call_module(model, part)
-    for name in ("predict_proba", "predict"):
-        with suppress(AttributeError):
-            method = getattr(model, name)
-            return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
-    require(
-        callable(model),
-        "a model must be callable",
-        type(model).__name__,
-        "Pass a function, a torch module or an estimator.",
-    )
-    return model
-
-
-def _call_module(module: nn.Module, part: Tensor) -> Tensor:
-    """Call a module in evaluation mode and without gradients, and restore the mode of each layer."""
-    modes = [(layer, layer.training) for layer in module.modules()]
-    parameter = next(module.parameters(), None)
-    try:
-        module.eval()
-        if parameter is not None:
-            part = part.to(device=parameter.device, dtype=parameter.dtype)
-        with torch.no_grad():
-            return _forward(module, part)
-    finally:
-        for layer, training in modes:
-            layer.training = training  # not train(), which would reach into the layers below
-
-
-def _forward(module: nn.Module, part: Tensor) -> Tensor:
-    """Call a module, with images as (n, C, H, W) if it has convolutions and does not take others."""
-    images = part.ndim == 3 or (part.ndim == 4 and part.shape[3] <= _MAX_CHANNELS)
-    if not images or not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
-        return module(part)
-    if part.ndim == 3 and len(part) <= _MAX_CHANNELS:  # would be taken for channels of one image
-        return _forward(module, torch.cat([part] * (_MAX_CHANNELS + 1)))[: len(part)]
-    try:
-        return module(part)
-    except RuntimeError as error:
-        try:
-            return module(part[:, None] if part.ndim == 3 else part.permute(0, 3, 1, 2))
-        except RuntimeError:
-            raise error from None
+def _callable(model: Any) -> Any:
+    """A function from samples to answers."""
+    if not isinstance(model, nn.Module):
+        for name in ("predict_proba", "predict"):
+            with suppress(AttributeError):
+                method = getattr(model, name)
+                return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
+    return as_coder(model, "model").call
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:
@@ -146,82 +108,13 @@ def _as_answer(answer: Any, n: int) -> np.ndarray:
     return array
 
 
-@dataclass(frozen=True, eq=False)
-class SplitModel:
-    """``body`` maps samples to features (None for samples as they are), ``head`` features to answers."""
-
-    body: nn.Module | None
-    head: Any
-
-    def features(self, samples: Tensor) -> Tensor:
-        """Features (n, …) of samples (n, …)."""
-        if self.body is None or not len(samples):
-            return samples
-        try:
-            parts = [_call_module(self.body, part) for part in samples.split(_BATCH)]
-        except RuntimeError as error:
-            raise InputError(
-                "features must be computable",
-                f"{error} on shape {tuple(samples.shape)}",
-                "Pass samples of the model's shape.",
-            ) from error
-        rows = torch.cat(parts).to(samples.device)
-        require(
-            rows.ndim > 1 and len(rows) == len(samples) and bool(torch.isfinite(rows).all()),
-            f"features must be finite, a row for each of {len(samples)} samples",
-            f"shape {tuple(rows.shape)}",
-            "Choose another layer.",
-        )
-        return rows
-
-    def encoded(self, data: LabeledDataset) -> LabeledDataset:
-        """The dataset with the features of the model as its features."""
-        if self.body is None:
-            return data
-        rows = self.features(data.samples)
-        changes = {"x": rows.flatten(1), "sample_shape": tuple(rows.shape[1:])}
-        return data.replace(**changes, law=None, law_index=None, columns=None)
-
-
-def split_model(model: Any, features: str | None = None) -> SplitModel:
-    """Split a chain of layers after one of them, as ``repurpose`` documents it.
-
-    Example:
-        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-        >>> split_model(model, "1").encoded(LabeledDataset(torch.zeros(5, 4))).sample_shape
-        (3,)
-    """
-    if features is None:
-        return SplitModel(None, model)
-    try:
-        layers = [name for name, _ in model.named_modules() if name]
-    except AttributeError:
-        raise InputError(
-            "features must be the name of a layer of a torch module",
-            f"{features!r} of {type(model).__name__}",
-            _REMEDY,
-        ) from None
-    check_known("layer", features, layers)
-    body, rest = _cut(model, features.split("."))
-    require(
-        rest,
-        "a layer must follow the features",
-        f"{features!r}, the last layer",
-        "Name a layer before it.",
-    )
-    return SplitModel(nn.Sequential(*body), nn.Sequential(*rest))
-
-
-def _cut(module: nn.Module, path: list[str]) -> tuple[list[nn.Module], list[nn.Module]]:
-    """The layers up to one and those after it, through nested chains."""
-    if not isinstance(module, nn.Sequential):
-        what = f"only an nn.Sequential can be split after {'.'.join(path)!r}"
-        raise InputError(what, type(module).__name__, _REMEDY)
-    position, layers = list(module._modules).index(path[0]), list(module)
-    if len(path) == 1:
-        return layers[: position + 1], layers[position + 1 :]
-    body, rest = _cut(layers[position], path[1:])
-    return [*layers[:position], *body], [*rest, *layers[position + 1 :]]
+def encoded(data: LabeledDataset, encoder: Coder | None) -> LabeledDataset:
+    """The dataset with the features that an encoder computes; unchanged without one."""
+    if encoder is None:
+        return data
+    rows = run_coder(encoder, data.x.detach(), data.sample_shape, "encoder")
+    changes = {"x": rows, "sample_shape": (rows.shape[1],)}
+    return data.replace(**changes, law=None, law_index=None, columns=None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,11 +27,10 @@ from advect._util.result import Result, Table
 from advect.apps.models import (
     ANSWERS,
     Labeling,
-    SplitModel,
     answer_codes,
     choose_labeling,
+    encoded,
     query,
-    split_model,
 )
 from advect.apps.training import Choice, FlowOptions, sample_figures
 from advect.classes.matching import ClassMatching
@@ -44,6 +43,7 @@ from advect.maps import EntropicMap
 from advect.maps.base import check_columns
 from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
+from advect.spaces.encoding import Coder, as_coder, run_coder
 from advect.spaces.inputs import as_dataset, require
 from advect.transport.transport import check_dataset
 
@@ -83,7 +83,8 @@ def compared(answers: Mapping[str, Sequence[Hashable]], truth: Sequence[Hashable
 class _Task:
     """A model, the reference in the space of the flow, and how data gets there."""
 
-    model: SplitModel
+    model: Any
+    encoder: Coder | None
     shape: tuple[int, ...]
     columns: tuple[str, ...] | None
     reference: LabeledDataset
@@ -98,7 +99,7 @@ class _Task:
         shape = tuple(getattr(samples, "shape", ()))[1:]
         if [side for side in shape if side != 1] == [side for side in self.shape if side != 1]:
             samples = samples.reshape(len(samples), *self.shape)  # a channel axis more or less
-        if self.model.body is None:
+        if self.encoder is None:
             return samples
         values = as_dataset(samples).samples.detach()
         require(
@@ -107,7 +108,7 @@ class _Task:
             f"shape {tuple(values.shape)}",
             "Transform them first.",
         )
-        return self.model.features(values.reshape(len(values), *self.shape))
+        return run_coder(self.encoder, values.reshape(len(values), -1), self.shape, "encoder")
 
     def flow(self, data: LabeledDataset) -> tuple[FlowResult, EntropicMap]:
         """The flow of data to the reference, and a map for other samples."""
@@ -123,7 +124,7 @@ class _Task:
             f"shape {tuple(values.shape)}",
             "Use ad.harmonize first.",
         )
-        return query(self.model.head, values.reshape(len(values), *self.reference.sample_shape))
+        return query(self.model, values.reshape(len(values), *self.reference.sample_shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,11 +200,11 @@ class Repurposed(Result):
         """
         check_known("method", method, (*_METHODS, "recommended"))
         method = self.comparison.method if method == "recommended" else method
-        encoded, blind = self._task.encoded(samples), self.labeling is not None
+        points, blind = self._task.encoded(samples), self.labeling is not None
         if method == POSTERIOR:
-            names = _most_likely(self.map, encoded)
+            names = _most_likely(self.map, points)
             return [self.matching.hard[name] for name in names] if blind else names
-        answers = self._task.ask(self.map.transform(encoded) if method == FLOW else encoded)
+        answers = self._task.ask(self.map.transform(points) if method == FLOW else points)
         if blind:
             return _class_names(answers, self._task.reference)
         if method == FLOW:
@@ -217,7 +218,7 @@ def repurpose(
     reference: LabeledDataset,
     data: LabeledDataset,
     *,
-    features: str | None = None,
+    encoder: Any = None,
     posterior: str | None = None,
     n_steps: int = defaults.USE.n_steps,
     step_size: float = defaults.USE.step_size,
@@ -239,9 +240,9 @@ def repurpose(
         reference: a labeled sample of what the model was trained on.
         data: what to classify, in the same feature space (``ad.harmonize``): labeled, partly labeled
             or unlabeled.
-        features: the name of a layer of an ``nn.Sequential``, whose output flows instead of the
-            samples. For other models, pass features as the data, and what answers for
-            them as the model.
+        encoder: a torch module, a function or the path of an ONNX file that computes features
+            (n, k). The features flow instead of the samples, and the model answers for features.
+            Of an ``nn.Sequential``, pass ``encoder=network[:9]`` and ``model=network[9:]``.
         posterior: as for ``ad.maps.EntropicMap``; ``"auto"`` is best with a few hundred labels.
         n_steps, step_size: Euler steps of the flow.
         label_weight: weight of the label cost.
@@ -269,23 +270,23 @@ def repurpose(
     options = FlowOptions(
         n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
     )
-    split = split_model(model, features)
-    encoded_reference, encoded = split.encoded(reference), split.encoded(data)
-    task = _Task(split, data.sample_shape, data.columns, encoded_reference, options, posterior)
-    task.ask(encoded_reference.samples[:1])  # a model that cannot answer fails before a long flow
+    coder = None if encoder is None else as_coder(encoder, "encoder")
+    there, start = encoded(reference, coder), encoded(data, coder)
+    task = _Task(model, coder, data.sample_shape, data.columns, there, options, posterior)
+    task.ask(there.samples[:1])  # a model that cannot answer fails before a long flow
     labeling, labeled = None, data.labeled
     if not bool(labeled.any()):
-        codes = answer_codes(task.ask(encoded.samples), reference.classes)
-        labeling = choose_labeling(data, reference, encoded, encoded_reference, codes)
-    moving = encoded.subset(labeled) if labeling is None else labeling.dataset
+        codes = answer_codes(task.ask(start.samples), reference.classes)
+        labeling = choose_labeling(data, reference, start, there, codes)
+    moving = start.subset(labeled) if labeling is None else labeling.dataset
     result, fitted = task.flow(moving)
     flowed = result.dataset
     if len(moving) < len(data):  # the labeled part has flowed, the map carries the rest
-        x = torch.empty_like(encoded.x)
-        rest: Tensor = torch.as_tensor(fitted.transform(encoded.samples[~labeled]))
+        x = torch.empty_like(start.x)
+        rest: Tensor = torch.as_tensor(fitted.transform(start.samples[~labeled]))
         x[labeled], x[~labeled] = flowed.x.to(x.dtype), rest.reshape(len(rest), -1).to(x)
-        flowed = encoded.replace(x=x)
-    matching = ClassMatching.between(result.dataset, encoded_reference)
+        flowed = start.replace(x=x)
+    matching = ClassMatching.between(result.dataset, there)
     answers = task.ask(flowed.samples)
     if labeling is None:
         predictions = _predictions(matching, answers)

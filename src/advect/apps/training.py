@@ -102,7 +102,7 @@ def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> Non
 
 
 def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
-    """Datasets with the same classes as one; every part counts by its number of samples.
+    """Datasets of the same classes and sample shape as one; every part counts by its number of samples.
 
     Example:
         >>> a = LabeledDataset([[0.0]], ["u"], classes=["u", "v"])
@@ -110,13 +110,6 @@ def joined(parts: Sequence[LabeledDataset]) -> LabeledDataset:
         ['u', 'v', 'u']
     """
     first = parts[0]
-    for part in parts:
-        require(
-            part.classes == first.classes and part.sample_shape == first.sample_shape,
-            "datasets to join must have the same classes and sample shape",
-            f"{part.classes} of {part.sample_shape}",
-            "Harmonize them, and give them the same classes.",
-        )
     weights = torch.cat([part.weights.to(first.weights) * len(part) for part in parts])
     probabilities = None
     if any(part.has_soft_labels for part in parts):

@@ -13,7 +13,6 @@ from torch.nn.functional import pad
 
 from advect._util.checks import check_count, check_known
 from advect.classes.clustering import seeded
-from advect.cost import Embedding
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import principal_axes
 from advect.spaces.encoding import as_coder, call_coder, run_coder
@@ -43,8 +42,6 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             return Scale.fit("standardize", torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
     if isinstance(embedding, (int, float, np.number)):
         return _principal(x, embedding)
-    if isinstance(embedding, Embedding):
-        return as_points(embedding.embed(data))
     if isinstance(embedding, str) and not embedding.lower().endswith(".onnx"):
         check_known("embedding", embedding, ("auto", "gradients", "standardized"))
     samples = data.samples.detach()

@@ -34,35 +34,36 @@ _NEIGHBORS = 10  # samples whose clusters give the soft labels of a sample
 _REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PseudoLabels(Result):
     """Clusters as labels, the result of ``pseudo_labels``.
 
     Attributes:
         dataset: the samples and weights, labeled by clusters 0 … k − 1, the largest first.
-        codes: the cluster of each sample, (n,) int64.
-        n_clusters: k.
         method: name of the clusterer.
     """
 
     dataset: LabeledDataset
-    codes: np.ndarray
-    n_clusters: int
     method: str
     title = "Pseudo-labels"
 
-    def __len__(self) -> int:
-        return len(self.codes)
+    @property
+    def codes(self) -> np.ndarray:
+        """The cluster of each sample, (n,) int64."""
+        return self.dataset.y.cpu().numpy()
+
+    @property
+    def n_clusters(self) -> int:
+        """The number of clusters."""
+        return len(self.dataset.classes)
 
     def _summary(self) -> dict[str, Any]:
-        return {"samples": len(self), "clusters": self.n_clusters, "method": self.method}
+        sizes = {"samples": len(self.dataset), "clusters": self.n_clusters}
+        return {**sizes, "method": self.method}
 
     def _tables(self) -> list[Table]:
-        sizes = np.bincount(self.codes).tolist()
-        return [Table("Clusters", ("cluster", "samples"), list(enumerate(sizes)))]
-
-    def __repr__(self) -> str:
-        return f"PseudoLabels(n={len(self)}, n_clusters={self.n_clusters}, method={self.method!r})"
+        rows = list(self.dataset.counts.items())
+        return [Table("Clusters", ("cluster", "samples"), rows)]
 
 
 def pseudo_labels(
@@ -109,8 +110,8 @@ def pseudo_labels(
         >>> import advect as ad
         >>> digits = ad.datasets.load("digits", n=500)
         >>> found = ad.pseudo_labels(digits, target=digits, embedding=0.9)
-        >>> found
-        PseudoLabels(n=500, n_clusters=10, method='spectral')
+        >>> found.n_clusters, found.method
+        (10, 'spectral')
         >>> from advect.classes.pseudo import clustering_accuracy
         >>> clustering_accuracy(found.codes, digits.labels) > 0.7       # by the true labels
         True
@@ -144,16 +145,15 @@ def pseudo_labels(
     )
     points = of_order_one(points)
     codes = renumbered(join_nearest(points, codes, 1))
-    number = int(codes.max()) + 1
     y = torch.as_tensor(codes, device=data.x.device)
-    dataset = data.replace(y=y, classes=tuple(range(number)), law=None, law_index=None)
+    dataset = data.replace(y=y, classes=tuple(range(codes.max() + 1)), law=None, law_index=None)
     if soft:
         from sklearn.neighbors import KNeighborsClassifier
 
         near = KNeighborsClassifier(min(_NEIGHBORS + 1, len(points))).fit(points, codes)
         proportions = torch.as_tensor(near.predict_proba(points), device=data.x.device)
         dataset = dataset.replace(y=y, probabilities=proportions)
-    return PseudoLabels(dataset, codes, number, method)
+    return PseudoLabels(dataset, method)
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:

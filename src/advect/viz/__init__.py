@@ -1,15 +1,17 @@
 """Figures of datasets, flows and distances: ``from advect import viz``.
 
 Every function returns a matplotlib ``Figure`` of its own and touches no global state, so drawing
-works without a display and in threads. ``save`` writes a figure, and ``style`` sets light or dark colours.
+works without a display and in threads. ``save`` writes a figure, ``animation`` writes a film, and
+``style`` sets light or dark colours.
 matplotlib is imported on first use."""
 
-from advect.viz.images import image_grid
+from advect.viz.images import animation, image_grid
 from advect.viz.points import curves, particles
 from advect.viz.tables import class_table, pairwise
 from advect.viz.theme import save, style
 
 __all__ = [
+    "animation",
     "class_table",
     "curves",
     "image_grid",

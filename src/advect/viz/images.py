@@ -1,23 +1,39 @@
-"""Samples that are images, over time (paper, appendix E)."""
+"""Samples that are images, over time (paper, appendix E), and flows as films."""
 
 from __future__ import annotations
 
+import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
+from advect._util.atomic import write_atomically
+from advect._util.checks import check_count, check_positive
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.spaces.images import Pixels, layout
 from advect.spaces.inputs import require
-from advect.viz.states import Frames, as_array, check_titles, states_of
-from advect.viz.theme import dress, new_figure, short, text_width
+from advect.viz.points import Panel
+from advect.viz.states import (
+    Frames,
+    State,
+    as_array,
+    check_titles,
+    names_of,
+    others,
+    project,
+    states_of,
+)
+from advect.viz.theme import add_legend, class_marks, dress, new_figure, short, text_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+_FILM_DPI = 100
 
 
 def image_grid(
@@ -48,12 +64,7 @@ def image_grid(
         [5]
     """
     states = states_of(frames, columns, of_flow=12)
-    data = [state.dataset for state in states]
-    shape = data[0].sample_shape
-    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
-    sizes = sorted({(len(each), each.sample_shape) for each in data})
-    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
+    data = _image_datasets(states)
     check_titles(titles, len(states))
     rows = min(check_count("rows", rows), len(data[0]))
     if len(data) == 1:
@@ -67,6 +78,17 @@ def image_grid(
         captions = steps if titles is None else [short(title, 24) for title in titles]
         heading = "" if titles is not None else "frame" if states[0].step is None else "step"
     return _grid_figure(_scaled(pictures), data[0], lines, captions, heading)
+
+
+def _image_datasets(states: Sequence[State]) -> list[LabeledDataset]:
+    """The datasets of the states, which must be images of the same samples."""
+    data = [state.dataset for state in states]
+    shape = data[0].sample_shape
+    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
+    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    sizes = sorted({(len(each), each.sample_shape) for each in data})
+    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
+    return data
 
 
 def _grid_figure(
@@ -140,3 +162,72 @@ def _class_rows(data: LabeledDataset, most: int | None = None) -> list[list[int]
     order, codes = torch.randperm(len(data), generator=generator).tolist(), data.y.tolist()
     rows = ([i for i in order if codes[i] == code] for code in range(-1, len(data.classes)))
     return [members[:most] for members in rows if members]
+
+
+def animation(
+    trajectory: Frames, path: str | Path, *, target: LabeledDataset | None = None, fps: float = 12
+) -> Path:
+    """Write a film of a flow with a picture for each recorded frame.
+
+    Images are drawn as a grid with ten samples of each class. Other samples are drawn as particles
+    in the plane, as by ``particles``.
+
+    Args:
+        trajectory: the result of a flow, a trajectory, or a list of datasets or recorded frames.
+        path: ends in ``.gif``, or in ``.webp``, which has more colours and smaller files.
+        target: the dataset that the flow moves to, drawn behind particles.
+        fps: pictures per second, at most 50.
+
+    Example:
+        >>> import tempfile, torch, advect as ad
+        >>> from advect import viz
+        >>> source = ad.datasets.gaussians(30, generator=torch.Generator().manual_seed(0))
+        >>> result = ad.flow(source, ad.Potential(ad.norm()), n_steps=3, callbacks=[ad.Recorder()])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     viz.animation(result, f"{folder}/flow.gif", fps=5).name
+        'flow.gif'
+    """
+    path, fps = Path(path), check_positive("fps", fps)
+    kind = path.suffix.removeprefix(".").lower()
+    what = "an animation is a .gif or .webp file"
+    require(kind in ("gif", "webp"), what, repr(path.name), "Change the suffix.")
+    states = states_of(trajectory)
+    are_images = layout(states[0].dataset.sample_shape) is not None
+    figures = _image_frames(states) if are_images else _particle_frames(states, target)
+    first, *rest = [_picture(figure) for figure in figures]
+    content = io.BytesIO()
+    timing = {"duration": round(1000 / fps), "loop": 0}
+    first.save(content, format=kind, save_all=True, append_images=rest, **timing)
+    write_atomically(path, content.getvalue())
+    return path
+
+
+def _image_frames(states: Sequence[State]) -> Iterator[Figure]:
+    """A figure for each state: ten images of each class of the first state, on one scale."""
+    data = _image_datasets(states)
+    lines = _class_rows(data[0], 10)
+    frames = _scaled(np.stack([_padded([_pixels(each, line) for line in lines]) for each in data]))
+    for state, pictures in zip(states, frames, strict=True):
+        yield _grid_figure(pictures, data[0], lines, [""] * pictures.shape[1], state.caption)
+
+
+def _particle_frames(states: Sequence[State], target: LabeledDataset | None) -> Iterator[Figure]:
+    """A figure for each state, all with the same limits and colours."""
+    datasets, axis_names = project([*(state.dataset for state in states), *others(target)])
+    goal = None if target is None else datasets.pop()
+    marks = class_marks(names_of(datasets))
+    panel = Panel.around(datasets, goal, marks, ellipses=True, axis_names=axis_names)
+    for state, data in zip(states, datasets, strict=True):
+        figure = new_figure(4.8, 4.8 * panel.ratio + 0.3)
+        panel.draw(figure.add_subplot(), data, title=state.caption)
+        add_legend(figure, panel.handles(datasets))
+        yield figure
+
+
+def _picture(figure: Figure) -> Image:
+    from PIL import Image
+
+    figure.draw_without_rendering()  # the layout of the first pass is only nearly right
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=_FILM_DPI)
+    return Image.open(content).convert("RGB")
