@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from advect._util.checks import check_known
+from advect._util.networks import BATCH, evaluate
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
@@ -27,8 +29,6 @@ from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
 from advect.spaces.inputs import require
 
-_BATCH = 1024
-_MAX_CHANNELS = 4  # of an image
 _REMEDY = "Use the features as data, and the rest of the model as the model."
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
 _MIN_AGREEMENT = 0.6  # κ from which a model is said to know the data
@@ -49,7 +49,7 @@ def query(model: Any, samples: Tensor) -> np.ndarray:
     """
     call = _callable(model)
     try:
-        parts = [_as_answer(call(part), len(part)) for part in samples.split(_BATCH)]
+        parts = [_as_answer(call(part), len(part)) for part in samples.split(BATCH)]
         answers = np.concatenate(parts)
     except AdvectError:
         raise
@@ -82,7 +82,7 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
 
 def _callable(model: Any) -> Callable[[Tensor], Any]:
     if isinstance(model, nn.Module):
-        return lambda part: _call_module(model, part)
+        return partial(evaluate, model)
     for name in ("predict_proba", "predict"):
         with suppress(AttributeError):
             method = getattr(model, name)
@@ -94,37 +94,6 @@ def _callable(model: Any) -> Callable[[Tensor], Any]:
         "Pass a function, a torch module or an estimator.",
     )
     return model
-
-
-def _call_module(module: nn.Module, part: Tensor) -> Tensor:
-    """Call a module in evaluation mode and without gradients, and restore the mode of each layer."""
-    modes = [(layer, layer.training) for layer in module.modules()]
-    parameter = next(module.parameters(), None)
-    try:
-        module.eval()
-        if parameter is not None:
-            part = part.to(device=parameter.device, dtype=parameter.dtype)
-        with torch.no_grad():
-            return _forward(module, part)
-    finally:
-        for layer, training in modes:
-            layer.training = training  # not train(), which would reach into the layers below
-
-
-def _forward(module: nn.Module, part: Tensor) -> Tensor:
-    """Call a module, with images as (n, C, H, W) if it has convolutions and does not take others."""
-    images = part.ndim == 3 or (part.ndim == 4 and part.shape[3] <= _MAX_CHANNELS)
-    if not images or not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
-        return module(part)
-    if part.ndim == 3 and len(part) <= _MAX_CHANNELS:  # would be taken for channels of one image
-        return _forward(module, torch.cat([part] * (_MAX_CHANNELS + 1)))[: len(part)]
-    try:
-        return module(part)
-    except RuntimeError as error:
-        try:
-            return module(part[:, None] if part.ndim == 3 else part.permute(0, 3, 1, 2))
-        except RuntimeError:
-            raise error from None
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:
@@ -158,14 +127,13 @@ class SplitModel:
         if self.body is None or not len(samples):
             return samples
         try:
-            parts = [_call_module(self.body, part) for part in samples.split(_BATCH)]
+            rows = evaluate(self.body, samples).to(samples.device)
         except RuntimeError as error:
             raise InputError(
                 "features must be computable",
                 f"{error} on shape {tuple(samples.shape)}",
                 "Pass samples of the model's shape.",
             ) from error
-        rows = torch.cat(parts).to(samples.device)
         require(
             rows.ndim > 1 and len(rows) == len(samples) and bool(torch.isfinite(rows).all()),
             f"features must be finite, a row for each of {len(samples)} samples",

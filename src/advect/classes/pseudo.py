@@ -89,11 +89,10 @@ def pseudo_labels(
             scikit-learn clusterer.
         target: a dataset with as many classes as there should be clusters.
         embedding: points to cluster instead of the features: a number of principal components, a
-            share of the variance (between 0 and 1), a function of the samples, a torch module, the
-            path of an ONNX file, or an object with ``fit_transform``; ``"gradients"`` for
-            histograms of oriented gradients of images, ``"standardized"`` for columns of deviation
-            1; None for the features; ``"auto"`` for 50 principal components if there are more
-            features and samples.
+            share of the variance (between 0 and 1), a function of the samples, a torch module, or
+            an object with ``fit_transform``; ``"gradients"`` for histograms of oriented gradients
+            of images, ``"standardized"`` for columns of deviation 1; None for the features;
+            ``"auto"`` for 50 principal components if there are more features and samples.
         seed: seed of clusterer and embedding.
         soft: also give each sample probabilities of the clusters: their proportions among its ten
             nearest neighbours and itself.

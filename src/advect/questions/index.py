@@ -148,8 +148,8 @@ class DatasetIndex(Result):
         return path
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> DatasetIndex:
-        """Read an index; pass the encoder of its feature space if that is not a file."""
+    def load(cls, path: str | os.PathLike[str]) -> DatasetIndex:
+        """Read an index."""
         path = Path(path).expanduser()
         tensors, facts = read_tensors(path)
         index, parts = cls.__new__(cls), defaultdict(dict)
@@ -169,7 +169,7 @@ class DatasetIndex(Result):
                 embedding = DatasetEmbedding(vector, *sizes, index._slices.key)
                 sample = unpack_dataset(dataset, entry["sample"])
                 index._entries[str(entry["name"])] = embedding, sample
-        index.space = FeatureSpace.from_dict(facts["space"], encoder=encoder)
+        index.space = FeatureSpace.from_dict(facts["space"])
         return index
 
     def add(self, name: str, data: LabeledDataset, *, overwrite: bool = False) -> None:

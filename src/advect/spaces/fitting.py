@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_count, check_known, check_sides
-from advect._util.progress import Progress
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.spaces.encoding import Encoding, as_coder, run_coder
 from advect.spaces.images import Pixels, image_shape, layout
 from advect.spaces.inputs import require
 from advect.spaces.steps import (
@@ -40,29 +38,14 @@ def fit_steps(
     columns: str | None,
     scale: str | None,
     project: int | None,
-    encoder: Any,
-    decoder: Any,
-    progress: Progress,
 ) -> tuple[Steps, tuple[int, ...], Names]:
     """The steps of both sides, and the shape and columns of the space; see ``harmonize``."""
     for name, value in {"channels": channels, "columns": columns, "scale": scale}.items():
         check_known(name, _KNOWN[name][0] if value is None else value, _KNOWN[name])
     check_count("project", 1 if project is None else project)
-    coders = decoder is None or encoder is not None
-    require(coders, "decoder needs an encoder", "a decoder alone", "Pass both, or neither.")
     steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project)
     what = 'scale="standardize-target" needs the same features on both sides'
     require(shared or scale != SCALES[1], what, "others", 'Pass scale="standardize".')
-    if encoder is not None:
-        coder = as_coder(encoder, "encoder")
-        decoder = None if decoder is None else as_coder(decoder, "decoder")
-        x = applied(steps[0], sets[0].x.detach()[:2])
-        features = run_coder(coder, x, shape, "encoder")
-        step = Encoding(shape, features.shape[1], coder, decoder, progress)
-        if decoder is not None:
-            step.invert(features)
-        _append(steps, step, step)
-        shape, names = (step.dim,), None
     if scale is None and project is None:
         return steps, shape, names
     x = [applied(side, data.x.detach()) for side, data in zip(steps, sets, strict=True)]

@@ -39,25 +39,16 @@ class Step:
     keeps_kinds: ClassVar[bool] = False  # whether columns keep their kinds
 
     @property
-    def invertible(self) -> bool:
-        return True
-
-    @property
     def dropped(self) -> tuple[str, ...]:
         """Columns that are left out."""
         return ()
-
-    @property
-    def coders(self) -> dict[str, Any]:
-        """The encoder and the decoder."""
-        return {}
 
     def to_dict(self) -> dict[str, Any]:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: v.tolist() if torch.is_tensor(v) else v for name, v in values.items()}
 
     @classmethod
-    def from_dict(cls, facts: Any, **coders: Any) -> Self:
+    def from_dict(cls, facts: Any) -> Self:
         return cls(**{entry.name: _read(entry.type, facts[entry.name]) for entry in fields(cls)})
 
 
