@@ -20,14 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect._util.networks import BATCH, evaluate
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
-from advect.spaces.inputs import require
 
 _REMEDY = "Use the features as data, and the rest of the model as the model."
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
@@ -87,8 +86,8 @@ def _callable(model: Any) -> Callable[[Tensor], Any]:
         with suppress(AttributeError):
             method = getattr(model, name)
             return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
-    require(
-        callable(model),
+    refuse_if(
+        not callable(model),
         "a model must be callable",
         type(model).__name__,
         "Pass a function, a torch module or an estimator.",
@@ -100,14 +99,14 @@ def _as_answer(answer: Any, n: int) -> np.ndarray:
     array = np.asarray(answer.detach().cpu() if torch.is_tensor(answer) else answer)
     if array.ndim == 2 and array.shape[-1] == 1 and array.dtype.kind in "OUSib":
         array = array[:, 0]
-    require(
-        array.ndim in (1, 2) and len(array) == n,
+    refuse_if(
+        array.ndim not in (1, 2) or len(array) != n,
         f"the model must return a row of scores or a label for each of {n} samples",
         f"{type(answer).__name__} of shape {array.shape}",
         "Return (n, k) scores or n labels.",
     )
-    require(
-        array.dtype.kind != "f" or np.isfinite(array).all(),
+    refuse_if(
+        array.dtype.kind == "f" and not np.isfinite(array).all(),
         "answers must be finite",
         "NaN or infinite scores",
         "Check the range of the samples that it was trained on.",
@@ -134,8 +133,8 @@ class SplitModel:
                 f"{error} on shape {tuple(samples.shape)}",
                 "Pass samples of the model's shape.",
             ) from error
-        require(
-            rows.ndim > 1 and len(rows) == len(samples) and bool(torch.isfinite(rows).all()),
+        refuse_if(
+            not (rows.ndim > 1 and len(rows) == len(samples) and bool(torch.isfinite(rows).all())),
             f"features must be finite, a row for each of {len(samples)} samples",
             f"shape {tuple(rows.shape)}",
             "Choose another layer.",
@@ -171,8 +170,8 @@ def split_model(model: Any, features: str | None = None) -> SplitModel:
         ) from None
     check_known("layer", features, layers)
     body, rest = _cut(model, features.split("."))
-    require(
-        rest,
+    refuse_if(
+        not rest,
         "a layer must follow the features",
         f"{features!r}, the last layer",
         "Name a layer before it.",

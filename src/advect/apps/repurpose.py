@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from advect._util import defaults
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect._util.progress import Progress
 from advect._util.result import Result, Table
 from advect.apps.models import (
@@ -44,7 +44,7 @@ from advect.maps import EntropicMap
 from advect.maps.base import check_columns
 from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
-from advect.spaces.inputs import as_dataset, require
+from advect.spaces.inputs import as_dataset
 from advect.transport.transport import check_dataset
 
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
@@ -101,8 +101,8 @@ class _Task:
         if self.model.body is None:
             return samples
         values = as_dataset(samples).samples.detach()
-        require(
-            tuple(values.shape[1:]) in (self.shape, (math.prod(self.shape),)),
+        refuse_if(
+            tuple(values.shape[1:]) not in (self.shape, (math.prod(self.shape),)),
             f"samples must have the shape of the data, {self.shape}",
             f"shape {tuple(values.shape)}",
             "Transform them first.",
@@ -117,8 +117,8 @@ class _Task:
     def ask(self, samples: Any) -> np.ndarray:
         """The model's answers for samples of the flow's space."""
         values = as_dataset(samples).samples.detach()
-        require(
-            values[:1].numel() in (0, self.reference.dim),
+        refuse_if(
+            values[:1].numel() not in (0, self.reference.dim),
             f"samples must have {self.reference.dim} features",
             f"shape {tuple(values.shape)}",
             "Use ad.harmonize first.",

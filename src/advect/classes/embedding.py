@@ -20,7 +20,6 @@ from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import principal_axes
 from advect.errors import InputError
 from advect.spaces.images import layout
-from advect.spaces.inputs import require
 from advect.spaces.steps import Scale
 from advect.transport.transport import check_dataset
 
@@ -98,8 +97,8 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
         count = int(np.searchsorted(variances, wanted * variances[-1])) + 1
     else:
         count = check_count("embedding (components, or a share of variance below 1)", wanted)
-    require(
-        count <= min(n, d),
+    refuse_if(
+        count > min(n, d),
         f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
         f"embedding={wanted}",
         "Lower it, or pass a share of variance such as embedding=0.9.",
@@ -114,8 +113,8 @@ def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tenso
     (Hellinger distance). Shifts by a pixel, thickness and contrast change an image little here and
     much in pixels. ``cells`` is at most half the pixels of a side."""
     shape = tuple(samples.shape[1:])
-    require(
-        layout(shape),
+    refuse_if(
+        not layout(shape),
         "oriented gradients are for images",
         f"samples of shape {shape}",
         "Pass samples of shape (height, width), with or without channels.",

@@ -19,7 +19,7 @@ from advect.data.dataset import LabeledDataset, Table
 from advect.errors import InputError
 from advect.spaces.fitting import fit_steps
 from advect.spaces.images import Pixels
-from advect.spaces.inputs import as_dataset, in_form_of, require
+from advect.spaces.inputs import as_dataset, in_form_of
 from advect.spaces.steps import (
     Columns,
     Names,
@@ -117,8 +117,8 @@ class FeatureSpace:
             check_kind("harmonize needs datasets", data, LabeledDataset, remedy)
             _refuse_laws(data)
         devices = source.x.device, target.x.device
-        require(
-            devices[0] == devices[1],
+        refuse_if(
+            devices[0] != devices[1],
             "datasets must be on one device",
             devices[1],
             "Use .to(device).",
@@ -251,10 +251,14 @@ def _read(data: LabeledDataset, side: Side, what: str, remedy: str) -> Tensor:
     names, columns, shape = data.columns, side.columns, side.shape
     if names is not None and columns is not None:
         same = {*names} == {*columns}
-        require(same, f"{what} must have the columns {listed(columns)}", listed(names), remedy)
+        refuse_if(
+            not same, f"{what} must have the columns {listed(columns)}", listed(names), remedy
+        )
         return data.x if names == columns else select(data.x, names, columns, {})
     fits = data.sample_shape in (shape, (math.prod(shape),))
-    require(fits, f"{what} must have shape {shape}, one sample to a row", data.sample_shape, remedy)
+    refuse_if(
+        not fits, f"{what} must have shape {shape}, one sample to a row", data.sample_shape, remedy
+    )
     return data.x
 
 
@@ -275,7 +279,7 @@ def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
 def _refuse_laws(data: LabeledDataset) -> None:
     remedy = "Harmonize first, or drop them with .replace(law=None, law_index=None)."
     what = "label laws belong to the space in which they were computed"
-    require(data.law is None, what, "a dataset with laws", remedy)
+    refuse_if(data.law is not None, what, "a dataset with laws", remedy)
 
 
 def _digest(facts: Any) -> str:
@@ -342,7 +346,7 @@ def harmonize(
     what = "more than two datasets can only be resized or scaled to [0, 1]"
     remedy = 'Use size, channels or scale="unit", or harmonize pairs.'
     pairs_only = scale not in (None, "unit") or project is not None or columns is not None
-    require(not pairs_only, what, "scale, project or columns", remedy)
+    refuse_if(pairs_only, what, "scale, project or columns", remedy)
     sets = [source, target, *more]
     if len({data.sample_shape for data in sets}) == 1 and not any(options.values()):
         return (*sets,)
@@ -358,5 +362,5 @@ def in_space_of_largest(
     moved = [space.apply(data) for space, data in zip(spaces, sets, strict=True)]
     shapes = {data.sample_shape for data in moved}
     got, remedy = ", ".join(map(str, shapes)), "Give images a size and channels."
-    require(len(shapes) == 1, "the datasets do not fit one feature space", got, remedy)
+    refuse_if(len(shapes) != 1, "the datasets do not fit one feature space", got, remedy)
     return moved

@@ -1,4 +1,4 @@
-"""Shared input checks, and conversions for functions that take a dataset or an array."""
+"""Conversions for functions that take a dataset or an array."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ import torch
 from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
-
-
-def require(holds: object, what: str, got: object, remedy: str) -> None:
-    """Raise an ``InputError`` unless a condition holds."""
-    if not holds:
-        raise InputError(what, got, remedy)
 
 
 def as_dataset(data: Any) -> LabeledDataset:

@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util.checks import check_finite, refuse_if
 from advect.data.laws.linalg import principal_axes
-from advect.spaces.inputs import require
 
 Names = tuple[str, ...] | None
 SCALES = ("standardize", "standardize-target", "unit")
@@ -126,7 +125,7 @@ class Projection(Step):
     def fit(cls, k: int, x: Tensor) -> Projection:
         n, d = x.shape
         what = f"{n} samples of dimension {d} have at most {min(n - 1, d)} components"
-        require(k <= min(n - 1, d), what, f"project={k}", "Lower project, or add samples.")
+        refuse_if(k > min(n - 1, d), what, f"project={k}", "Lower project, or add samples.")
         centre = x.double().mean(dim=0)
         return cls(centre.cpu(), principal_axes([x.double() - centre])[1][:k].cpu())
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.spaces.images import Pixels, layout
-from advect.spaces.inputs import require
 from advect.viz.states import Frames, as_array, check_titles, states_of
 from advect.viz.theme import dress, new_figure, short, text_width
 
@@ -51,9 +50,11 @@ def image_grid(
     data = [state.dataset for state in states]
     shape = data[0].sample_shape
     what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    refuse_if(not layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
     sizes = sorted({(len(each), each.sample_shape) for each in data})
-    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
+    refuse_if(
+        len(sizes) != 1, "frames must have the same samples", sizes, "Take them from one flow."
+    )
     check_titles(titles, len(states))
     rows = min(check_count("rows", rows), len(data[0]))
     if len(data) == 1:
