@@ -80,8 +80,8 @@ def register(kind: str, name: str, target: Any) -> None:
         >>> _ = _NAMES["integrator"].pop("slow")
     """
     check_known("kind", kind, _NAMES)
-    if _NAMES[kind].get(name, target) is not target:
-        raise InputError(f"the {kind} name is taken", repr(name), "Choose another name.")
+    is_taken = _NAMES[kind].get(name, target) is not target
+    refuse_if(is_taken, f"the {kind} name is taken", repr(name), "Choose another name.")
     _NAMES[kind][name] = target
 
 

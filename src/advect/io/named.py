@@ -96,8 +96,12 @@ def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
     if split is not None:
         check_known("split", split, ("train", "test", "all"))
     directory, file = os.environ.get("ADVECT_DATA"), _file(name)
-    if directory and os.path.isdir(directory) and not os.access(directory, os.X_OK):
-        raise InputError("no permission to read ADVECT_DATA", directory, "Unset it.")
+    refuse_if(
+        directory and os.path.isdir(directory) and not os.access(directory, os.X_OK),
+        "no permission to read ADVECT_DATA",
+        directory,
+        "Unset it.",
+    )
     if file is None and _is_embedded(name):
         what = f"the {name} inside {_PACKAGES[name]} has no splits"
         refuse_if(split == "test", what, "split='test'", _remedy(name))

@@ -106,8 +106,12 @@ class _Archive:
         if missing := [end for end in ends if f"x{end}" not in self]:
             what = f"no array 'x' or 'x{missing[0]}'"
             raise InputError(what, content, "Rename the arrays, or ask for another split.")
-        if len({f"y{end}" in self for end in ends}) > 1:
-            raise InputError("both splits need labels, or none", content, "Read them one by one.")
+        refuse_if(
+            len({f"y{end}" in self for end in ends}) > 1,
+            "both splits need labels, or none",
+            content,
+            "Read them one by one.",
+        )
         return ends
 
     def names(self, key: str) -> tuple[Any, ...] | None:
@@ -134,9 +138,12 @@ class _Archive:
 
     def array(self, key: str, mapped: bool = False) -> np.ndarray:
         """An array; with ``mapped``, a large one is mapped if it is stored uncompressed."""
-        if key not in self:
-            content = f"{self.path} holds {', '.join(self._infos)}"
-            raise InputError(f"no array {key!r}", content, "Store it, or name another one.")
+        refuse_if(
+            key not in self,
+            f"no array {key!r}",
+            f"{self.path} holds {', '.join(self._infos)}",
+            "Store it, or name another one.",
+        )
         info = self._infos[key]
         is_stored = info.compress_type == zipfile.ZIP_STORED
         if mapped and is_stored and info.file_size >= _LARGE:

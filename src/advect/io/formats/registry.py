@@ -178,8 +178,12 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"{path!r} ({error})"
         raise InputError("a path must be a string or a Path", got, "Name a file.") from None
-    if "\0" in str(expanded) or not expanded.name:
-        raise InputError("a path must name a file or folder", repr(str(path)), "Name a file.")
+    refuse_if(
+        "\0" in str(expanded) or not expanded.name,
+        "a path must name a file or folder",
+        repr(str(path)),
+        "Name a file.",
+    )
     return expanded
 
 
