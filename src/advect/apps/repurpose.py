@@ -44,7 +44,7 @@ from advect.maps import EntropicMap
 from advect.maps.base import check_columns
 from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
-from advect.spaces.inputs import as_dataset
+from advect.spaces.feature_space import as_dataset
 from advect.transport.transport import check_dataset
 
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"

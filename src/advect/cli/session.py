@@ -127,7 +127,7 @@ class Session:
 
     def space(self, source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FeatureSpace:
         """The common feature space of two datasets."""
-        options = registry.converted("space", ad.FeatureSpace.fit, self.read.space or {})
+        options = registry.convert("space", ad.FeatureSpace.fit, self.read.space or {})
         return ad.FeatureSpace.fit(source, target, **options)
 
     def pair(

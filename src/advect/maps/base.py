@@ -20,7 +20,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.spaces.inputs import as_dataset, in_form_of
+from advect.spaces.feature_space import as_dataset, in_form_of
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1

@@ -28,7 +28,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.maps.base import Map, pack_pairs, unpack_pairs
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.spaces.inputs import in_form_of
+from advect.spaces.feature_space import in_form_of
 
 _TOL = 1e-4  # marginal error of the plans
 _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03

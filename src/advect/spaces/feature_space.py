@@ -19,7 +19,6 @@ from advect.data.dataset import LabeledDataset, Table
 from advect.errors import InputError
 from advect.spaces.fitting import fit_steps
 from advect.spaces.images import Pixels
-from advect.spaces.inputs import as_dataset, in_form_of
 from advect.spaces.steps import (
     Columns,
     Names,
@@ -270,6 +269,16 @@ def _like(data: Any, samples: LabeledDataset, x: Tensor, side: Side) -> Any:
     if x is not data.x or any(getattr(data, name) != value for name, value in fields.items()):
         data = data.replace(x=x, **fields)
     return data if side.dtype is None else data.to(dtype=side.dtype)
+
+
+def as_dataset(data: Any) -> LabeledDataset:
+    """A dataset as it is, an array (n, …) as a dataset without labels."""
+    return data if isinstance(data, LabeledDataset) else LabeledDataset(data)
+
+
+def in_form_of(data: Any, samples: Tensor) -> Any:
+    """Samples as a tensor if ``data`` is one, otherwise as a numpy array."""
+    return samples if torch.is_tensor(data) else samples.numpy()
 
 
 def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
