@@ -36,8 +36,9 @@ def check_count(name: str, value: Any, least: float = 1, whole: bool = True) -> 
     finite = abs(number) <= sys.float_info.max
     if finite and number >= least and (not whole or number == int(number)):
         return int(value) if whole else float(number)
-    what = f"{name} must be a whole number of at least {least}"
-    refuse_if(whole, what, value, f"Pass {least} or more.")
+    if whole:
+        what = f"{name} must be a whole number of at least {least}"
+        raise InputError(what, value, f"Pass {least} or more.")
     raise InputError(f"{name} must be {_RANGES[least]}", value, "Pass another value.")
 
 
@@ -73,8 +74,8 @@ def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: 
 
 def check_methods(what: str, value: object, methods: Iterable[str], remedy: str) -> None:
     """``value`` is an object with these methods, not a class or a name."""
-    complete = all(hasattr(value, name) for name in methods)
-    refuse_if(isinstance(value, type) or not complete, what, repr(value), remedy)
+    if isinstance(value, type) or not all(hasattr(value, name) for name in methods):
+        raise InputError(what, repr(value), remedy)
 
 
 def check_sides(size: Any) -> tuple[int, int]:
@@ -118,19 +119,19 @@ def missing_labels(who: str, missing: int, n: int) -> InputError:
 
 def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     """Non-negative weights of ``n`` samples that sum to one; unchanged if they do already."""
-    refuse_if(
-        weights.shape != (n,),
-        f"{name} must be one number for each of the {n} samples",
-        f"shape {tuple(weights.shape)}",
-        "Pass a vector of that length, or None for uniform weights.",
-    )
+    if weights.ndim != 1 or len(weights) != n:
+        what = f"{name} must be one number for each of the {n} samples"
+        remedy = "Pass a vector of that length, or None for uniform weights."
+        raise InputError(what, f"shape {tuple(weights.shape)}", remedy)
     parts = (weights.min(), weights.max(), weights.sum()) if n else weights.new_zeros(3)
     least, top, total = (part.item() for part in parts)
     if not math.isfinite(total):
         check_finite(name, weights, "Weights are plain non-negative numbers.")
-    refuse_if(least < 0, f"{name} must not be negative", f"{least:g}", "Clip or drop these.")
-    remedy = "Give at least one sample a positive weight."
-    refuse_if(not top > 0, f"{name} must not all be zero", f"{n} zeros", remedy)
+    if least < 0:
+        raise InputError(f"{name} must not be negative", f"{least:g}", "Clip or drop these.")
+    if not top > 0:
+        remedy = "Give at least one sample a positive weight."
+        raise InputError(f"{name} must not all be zero", f"{n} zeros", remedy)
     is_double = weights.dtype.itemsize == 8 and weights.is_floating_point()
     if is_double and abs(total - 1) <= 8 * sys.float_info.epsilon:
         return weights.clone()  # the same bits after a dataset was saved and read
