@@ -25,7 +25,7 @@ def _named() -> set[str]:
     members = {
         found.__name__
         for kind in registry.kinds()
-        for found in (registry.found(kind, name) for name in registry.known(kind))
+        for found in (registry.lookup(kind, name) for name in registry.names(kind))
         if found.__module__.startswith("advect.")  # other tests register members of their own
     }
     names = ("apps", "questions", "functionals", "transport", "flows", "classes.shares")

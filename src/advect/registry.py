@@ -50,11 +50,11 @@ def kinds() -> tuple[str, ...]:
     return tuple(_NAMES)
 
 
-def known(kind: str) -> tuple[str, ...]:
+def names(kind: str) -> tuple[str, ...]:
     """The names of a kind; the first is the default.
 
     Example:
-        >>> known("control")
+        >>> names("control")
         ('backtracking', 'fixed')
     """
     return tuple(_NAMES[kind])
@@ -80,12 +80,12 @@ def register(kind: str, name: str, target: Any) -> None:
         >>> _ = _NAMES["integrator"].pop("slow")
     """
     check_known("kind", kind, _NAMES)
-    if _NAMES[kind].get(name, target) is not target:
-        raise InputError(f"the {kind} name is taken", repr(name), "Choose another name.")
+    is_taken = _NAMES[kind].get(name, target) is not target
+    refuse_if(is_taken, f"the {kind} name is taken", repr(name), "Choose another name.")
     _NAMES[kind][name] = target
 
 
-def found(kind: str, name: str) -> Any:
+def lookup(kind: str, name: str) -> Any:
     """The class or function that a name stands for."""
     check_known(kind.replace("_", " "), name, _NAMES[kind])
     target = _NAMES[kind][name]
@@ -99,8 +99,12 @@ def found(kind: str, name: str) -> Any:
 def parameters(target: Any) -> dict[str, inspect.Parameter]:
     """The keyword parameters of a class or function."""
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    own = inspect.signature(target).parameters.items()
-    return {name: one for name, one in own if one.kind not in free and not name.startswith("_")}
+    signature = inspect.signature(target).parameters
+    return {
+        name: parameter
+        for name, parameter in signature.items()
+        if parameter.kind not in free and not name.startswith("_")
+    }
 
 
 def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
@@ -119,41 +123,45 @@ def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
     """
     options = {"name": spec} if isinstance(spec, str) else spec
     texts = {option.replace("-", "_"): value for option, value in options.items()}
-    line = str(texts.pop("name", known(kind)[0]))
+    line = str(texts.pop("name", names(kind)[0]))
     name, _, query = line.partition("?")
     texts = {**split(query, line), **texts}
-    target = found(kind, name)
-    own = parameters(target)
+    target = lookup(kind, name)
+    accepted = parameters(target)
     for option in texts:
-        if option not in own:
-            others = [one for one in known(kind) if option in parameters(found(kind, one))]
+        if option not in accepted:
+            others = [other for other in names(kind) if option in parameters(lookup(kind, other))]
             belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
-            check_known(f"option of {name}", option, own, belongs)
-    return call(name, target, texts, {one: shared[one] for one in shared if one in own})
+            check_known(f"option of {name}", option, accepted, belongs)
+    shared = {option: value for option, value in shared.items() if option in accepted}
+    return call(name, target, texts, shared)
 
 
 def call(name: str, target: Any, texts: Mapping[str, Any], shared: Mapping[str, Any]) -> Any:
     """``target(**shared, **texts)``, with texts converted to the types of its signature."""
-    own = parameters(target)
-    arguments = {**shared, **converted(name, target, texts)}
-    missing = [one for one in own if own[one].default is own[one].empty and one not in arguments]
+    arguments = {**shared, **convert(name, target, texts)}
+    missing = [
+        option
+        for option, parameter in parameters(target).items()
+        if parameter.default is parameter.empty and option not in arguments
+    ]
     what = f"{name} needs more options"
     refuse_if(missing, what, ", ".join(arguments) or "none", f"Also give {', '.join(missing)}.")
     return target(**arguments)
 
 
-def converted(name: str, target: Any, texts: Mapping[str, Any]) -> dict[str, Any]:
+def convert(name: str, target: Any, texts: Mapping[str, Any]) -> dict[str, Any]:
     """Texts as values of the types in the signature of ``target``; unknown names are an error."""
-    own = parameters(target)
+    accepted = parameters(target)
     for option in texts:
-        check_known(f"option of {name}", option, own)
+        check_known(f"option of {name}", option, accepted)
     return {
-        option: _converted(f"{option} of {name}", option, text, own[option])
+        option: _convert_value(f"{option} of {name}", option, text, accepted[option])
         for option, text in texts.items()
     }
 
 
-def _converted(what: str, option: str, value: Any, parameter: inspect.Parameter) -> Any:
+def _convert_value(what: str, option: str, value: Any, parameter: inspect.Parameter) -> Any:
     text = as_text(value)
     declared = parameter.annotation
     name = str(getattr(declared, "__name__", declared))  # an annotation is a text or a type
@@ -163,14 +171,14 @@ def _converted(what: str, option: str, value: Any, parameter: inspect.Parameter)
         return make(option, inner)
     try:
         if "Relative" in annotation and text.endswith("%"):
-            return found("epsilon", "relative")(float(text[:-1]) / 100)
+            return lookup("epsilon", "relative")(float(text[:-1]) / 100)
         return typed(text, annotation)
     except ValueError:
         kind = f"{what} must be {annotation or 'valid'}"
         raise InputError(kind, repr(text), f"Write {option}=….") from None
 
 
-def describe(kind: str, made: Any) -> dict[str, Any]:
+def describe(kind: str, value: Any) -> dict[str, Any]:
     """The name of an object and its options as plain values, from which ``make`` makes it again; empty
     if its class has no name.
 
@@ -179,18 +187,18 @@ def describe(kind: str, made: Any) -> dict[str, Any]:
         >>> describe("integrator", ad.Euler(ad.Decay(0.4, 2, 0.1)))
         {'name': 'euler', 'step_size': 'decay?first=0.4&half_life=2&last=0.1'}
     """
-    name = next((one for one in known(kind) if found(kind, one) is type(made)), None)
+    name = next((name for name in names(kind) if lookup(kind, name) is type(value)), None)
     if name is None:
         return {}
     table: dict[str, Any] = {"name": name}
-    for option in parameters(type(made)):
-        value: Any = getattr(made, option, None)
-        many = type(value) in (tuple, list)
-        kinds = set(map(type, value if many else [value]))
-        if option in _NAMES and (inner := describe(option, value)):
+    for option in parameters(type(value)):
+        argument: Any = getattr(value, option, None)
+        many = type(argument) in (tuple, list)
+        types = set(map(type, argument if many else [argument]))
+        if option in _NAMES and (inner := describe(option, argument)):
             table[option] = _line(inner)
-        elif kinds <= ({int, float} if many else {bool, int, float, str}):
-            table[option] = list(value) if many else value
+        elif types <= ({int, float} if many else {bool, int, float, str}):
+            table[option] = list(argument) if many else argument
     return table
 
 

@@ -260,11 +260,11 @@ class TestFrozen:
         assert other.labels == ["c", "d", "d"] and other.law is data.law
         np.testing.assert_allclose(other.replace(law=None).laws().means, [[1, 2], [4, 5]])
         assert data.replace(sample_shape=(2, 1)).samples.shape == (3, 2, 1)
-        assert data.replace(x=data.x[:, :1], sample_shape=(1,), law=None).dim == 1
+        assert data.replace(x=data.x[:, :1], law=None).sample_shape == (1,)
         with refused("bar, foo", "sample_shape"):
             data.replace(foo=1, bar=2)
         with refused("sample_shape (2,) needs 2 features; got 1"):
-            data.replace(x=data.x[:, :1])
+            data.replace(x=data.x[:, :1], sample_shape=(2,))
         with refused("sample_shape (3,) needs 3 features; got 2"):
             data.replace(sample_shape=(3,))
 

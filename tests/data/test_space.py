@@ -197,6 +197,17 @@ def test_damage_is_refused(pair: str, place: tuple, value: object) -> None:
             FeatureSpace.from_dict(broken)
 
 
+def test_a_saved_encoder_is_refused() -> None:
+    source, target, _ = PAIRS["shrunk"]
+    facts = FeatureSpace.fit(source, target).to_dict()
+    del facts["digest"]  # as version 0.2 wrote it
+    encoder = {"kind": "function", "name": "mine.encode", "digest": None}
+    step = {"kind": "encode", "shape": [8, 8], "dim": 4, "encoder": encoder, "decoder": None}
+    facts["source"]["steps"].append(step)
+    with pytest.raises(InputError, match="encoder"):
+        FeatureSpace.from_dict(facts)
+
+
 @pytest.mark.parametrize(
     ("rows", "side", "message"),
     [

@@ -110,8 +110,7 @@ def decoded(sprite: dict) -> np.ndarray:
 def test_samples_of_an_embedding_are_shown_as_images(tmp_path):
     noise = torch.rand(2, 12, 8, 8, generator=torch.Generator().manual_seed(0))
     a, b = (ad.LabeledDataset(x, [0, 1, 2] * 4) for x in noise)
-    space = ad.FeatureSpace.fit(a, b, encoder=lambda images: images.flatten(1)[:, ::3])
-    source, target = space.apply(a), space.apply(b, side="target")
+    source, target = (data.replace(x=data.x[:, ::3]) for data in (a, b))
     # half of the particles at samples of the target, to the number
     last = source.replace(x=torch.where(torch.arange(12)[:, None] < 6, source.x, target.x))
     story = Story([Frame(0, 1.0, source), Frame(1, 0.5, last)], target=target)

@@ -7,13 +7,13 @@ import advect as ad
 import advect.registry as registry
 from advect._util import query
 
-ALL = [(kind, name) for kind in registry.kinds() for name in registry.known(kind)]
+ALL = [(kind, name) for kind in registry.kinds() for name in registry.names(kind)]
 PARTS = ("functional", "potential", "interaction", "feature", "stop", "epsilon", "penalty")
 
 
 @pytest.mark.parametrize(("kind", "name"), ALL, ids=[" ".join(pair) for pair in ALL])
 def test_an_object_is_described_as_it_was_made(kind, name):
-    assert callable(registry.found(kind, name))
+    assert callable(registry.lookup(kind, name))
     if kind not in (*PARTS, "step_size"):
         table = registry.describe(kind, registry.make(kind, name))
         assert table["name"] == name
@@ -66,10 +66,10 @@ def test_register(slow):
 
 
 def test_values_have_the_types_of_the_signature():
-    found = registry.converted("internal", ad.Internal, {"power": "2", "bandwidth": "none"})
+    found = registry.convert("internal", ad.Internal, {"power": "2", "bandwidth": "none"})
     assert found == {"power": 2.0, "bandwidth": None}
     for bad in ({"power": "two"}, {"by_class": "2"}, {"powr": "2"}):
         with pytest.raises(ad.InputError, match="power|by_class"):
-            registry.converted("internal", ad.Internal, bad)
+            registry.convert("internal", ad.Internal, bad)
     with pytest.raises(ad.InputError, match="once"):
         query.split("a=1&a=2", "x?a=1&a=2")

@@ -4,7 +4,7 @@ Datasets of different dimensions
 
 Two datasets whose columns have nothing in common can be aligned by their geometry: POT's fused
 Gromov–Wasserstein transport couples samples, and a rotation onto the coupled samples gives one space. Use it
-when neither ``ad.harmonize`` nor a common encoder applies, and check the result: if the
+when neither ``ad.harmonize`` nor a common network applies, and check the result: if the
 two geometries differ, the alignment is wrong without a sign of it.
 """
 

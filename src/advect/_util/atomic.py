@@ -22,7 +22,6 @@ from pathlib import Path
 import psutil
 
 from advect._util.checks import refuse_if
-from advect.errors import InputError
 
 _TEMPORARY = re.compile(
     r"(?P<stem>\..*)\.(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12}\.(?P<kind>tmp|old)",
@@ -80,8 +79,12 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def _check_empty(path: Path, overwrite: bool) -> None:
-    if not overwrite and path.is_dir() and any(path.iterdir()):
-        raise InputError("the directory is not empty", path, "Choose another one, or empty it.")
+    refuse_if(
+        not overwrite and path.is_dir() and any(path.iterdir()),
+        "the directory is not empty",
+        path,
+        "Choose another one, or empty it.",
+    )
 
 
 def replace_directory(new: Path, path: Path) -> None:

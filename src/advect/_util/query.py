@@ -1,12 +1,11 @@
 """``name?key=value&key=value``: datasets, terms of a functional and other objects as one line of text.
 
 A value has the type of its annotation where that is known. Otherwise it is a number, true or false,
-values separated by commas, rows separated by semicolons, JSON in brackets or quotes, or text.
+values separated by commas, rows separated by semicolons, or text.
 Special characters are percent-encoded, as in ``%26`` for &."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 from urllib.parse import unquote
@@ -43,12 +42,6 @@ def guess(text: str) -> Any:
         >>> guess("2"), guess("0,5.5"), guess("1,0;0,2"), guess("true"), guess("a%26b")
         (2, [0, 5.5], [[1, 0], [0, 2]], True, 'a&b')
     """
-    whole = unquote(text)
-    if whole[:1] in ("[", "{", '"'):
-        try:
-            return json.loads(whole)
-        except (ValueError, RecursionError):
-            pass
     if ";" in text:
         return [[_atom(part) for part in row.split(",")] for row in text.split(";")]
     parts = [_atom(part) for part in text.split(",")]

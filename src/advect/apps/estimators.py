@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from advect import registry
 from advect._util import defaults
 from advect._util.checks import check_methods
 from advect.cost import Bures, GroundCost, NoLabels
@@ -21,7 +22,6 @@ from advect.flows.loop import flow
 from advect.functionals.otdd import OTDD
 from advect.maps import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.registry import known, make
 
 
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -128,7 +128,7 @@ def _labels(y: Any) -> Any:
 def _chosen(kind: str, value: Any, methods: tuple[str, ...], **shared: Any) -> Any:
     """The object of a name, with those of the shared options that it takes; or a copy of an object."""
     if isinstance(value, str):
-        return make(kind, value, **shared)
-    names = f"Known names: {', '.join(known(kind))}."
+        return registry.make(kind, value, **shared)
+    names = f"Known names: {', '.join(registry.names(kind))}."
     check_methods(f"{kind} must be a name or an object", value, methods, names)
     return copy.deepcopy(value)

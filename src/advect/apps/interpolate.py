@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_number
+from advect._util.checks import check_count, check_number, refuse_if
 from advect._util.memory import MemoryLimit, check_room
 from advect._util.result import Result, Table
 from advect.apps.training import sample_figures
@@ -32,7 +32,6 @@ from advect.data.laws.between import detached, geodesic
 from advect.data.sampling import by_turns
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
-from advect.spaces.inputs import require
 from advect.transport.distance import Distance, otdd
 from advect.transport.transport import check_dataset
 
@@ -178,8 +177,8 @@ def interpolate(
 
 def _positions(t: Any) -> list[float]:
     positions = [check_number("t", value) for value in ([t] if np.ndim(t) == 0 else t)]
-    require(
-        positions and min(positions) >= 0 and max(positions) <= 1,
+    refuse_if(
+        not (positions and min(positions) >= 0 and max(positions) <= 1),
         "t must be a number from 0 to 1, or several",
         repr(t),
         "Pass a number such as 0.5, or a list of them.",

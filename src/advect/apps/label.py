@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_known, check_number
+from advect._util.checks import check_count, check_known, check_number, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.apps.label_methods import (
@@ -32,7 +32,6 @@ from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _FEW = 20  # held-out labels below which their accuracy is a rough estimate
@@ -112,10 +111,10 @@ class LabeledPool(Result):
     def confident(self, at_least: float = 0.9) -> LabeledDataset:
         """The samples whose label has at least this probability, and those with known labels."""
         within = 0 <= check_number("at_least", at_least) <= 1
-        require(within, "at_least must be a probability", at_least, "Pass for instance 0.9.")
+        refuse_if(not within, "at_least must be a probability", at_least, "Pass for instance 0.9.")
         chosen = self.confidence >= at_least
-        require(
-            chosen.any(),
+        refuse_if(
+            not chosen.any(),
             f"no label has a probability of {at_least:g}",
             f"at most {self.confidence.max():.3f}",
             "Pass a smaller value.",
@@ -197,8 +196,8 @@ def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDatase
     for name, data in zip(("pool", "few"), parts, strict=False):
         require_classes(check_dataset(name, data), "label")
     check_one_space("pool", pool, parts[-1])
-    require(
-        not bool(pool.labeled.all()),
+    refuse_if(
+        bool(pool.labeled.all()),
         "nothing to label in the pool",
         f"{len(pool)} labels",
         "Pass ad.LabeledDataset(pool.samples).",
@@ -206,8 +205,8 @@ def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDatase
     names = dict.fromkeys(
         name for part in reversed(parts) for name, count in part.counts.items() if count
     )
-    require(
-        len(names) > 1,
+    refuse_if(
+        len(names) <= 1,
         "labels of at least two classes are needed",
         ", ".join(map(repr, names)) or "none",
         "Label a few samples of each class; ad.pseudo_labels needs no labels.",

@@ -10,24 +10,24 @@ or answers are used.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from advect._util.checks import refuse_if
+from advect._util.networks import BATCH, evaluate
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
-from advect.spaces.encoding import Coder, as_coder, run_coder
-from advect.spaces.inputs import require
 
-_BATCH = 1024
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
 _MIN_AGREEMENT = 0.6  # κ from which a model is said to know the data
 _ADVICE = {
@@ -47,7 +47,7 @@ def query(model: Any, samples: Tensor) -> np.ndarray:
     """
     call = _callable(model)
     try:
-        parts = [_as_answer(call(part), len(part)) for part in samples.split(_BATCH)]
+        parts = [_as_answer(call(part), len(part)) for part in samples.split(BATCH)]
         answers = np.concatenate(parts)
     except AdvectError:
         raise
@@ -79,28 +79,34 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
     return answers.argmax(axis=1)
 
 
-def _callable(model: Any) -> Any:
-    """A function from samples to answers."""
-    if not isinstance(model, nn.Module):
-        for name in ("predict_proba", "predict"):
-            with suppress(AttributeError):
-                method = getattr(model, name)
-                return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
-    return as_coder(model, "model").call
+def _callable(model: Any) -> Callable[[Tensor], Any]:
+    if isinstance(model, nn.Module):
+        return partial(evaluate, model)
+    for name in ("predict_proba", "predict"):
+        with suppress(AttributeError):
+            method = getattr(model, name)
+            return lambda part: method(part.reshape(len(part), -1).cpu().numpy())
+    refuse_if(
+        not callable(model),
+        "a model must be callable",
+        type(model).__name__,
+        "Pass a function, a torch module or an estimator.",
+    )
+    return model
 
 
 def _as_answer(answer: Any, n: int) -> np.ndarray:
     array = np.asarray(answer.detach().cpu() if torch.is_tensor(answer) else answer)
     if array.ndim == 2 and array.shape[-1] == 1 and array.dtype.kind in "OUSib":
         array = array[:, 0]
-    require(
-        array.ndim in (1, 2) and len(array) == n,
+    refuse_if(
+        array.ndim not in (1, 2) or len(array) != n,
         f"the model must return a row of scores or a label for each of {n} samples",
         f"{type(answer).__name__} of shape {array.shape}",
         "Return (n, k) scores or n labels.",
     )
-    require(
-        array.dtype.kind != "f" or np.isfinite(array).all(),
+    refuse_if(
+        array.dtype.kind == "f" and not np.isfinite(array).all(),
         "answers must be finite",
         "NaN or infinite scores",
         "Check the range of the samples that it was trained on.",
@@ -108,13 +114,32 @@ def _as_answer(answer: Any, n: int) -> np.ndarray:
     return array
 
 
-def encoded(data: LabeledDataset, encoder: Coder | None) -> LabeledDataset:
+def encoded(data: LabeledDataset, encoder: Any) -> LabeledDataset:
     """The dataset with the features that an encoder computes; unchanged without one."""
     if encoder is None:
         return data
-    rows = run_coder(encoder, data.x.detach(), data.sample_shape, "encoder")
-    changes = {"x": rows, "sample_shape": (rows.shape[1],)}
-    return data.replace(**changes, law=None, law_index=None, columns=None)
+    changes = {"x": features_of(encoder, data.samples), "law": None, "law_index": None}
+    return data.replace(**changes, columns=None)
+
+
+def features_of(encoder: Any, samples: Tensor) -> Tensor:
+    """Flat features (n, k) of samples (n, …), by a torch module or a function."""
+    call = partial(evaluate, encoder) if isinstance(encoder, nn.Module) else encoder
+    try:
+        rows = torch.as_tensor(call(samples.detach()))
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            "encoder must be a torch module or a function of samples",
+            f"{error} on shape {tuple(samples.shape)}",
+            "Pass samples of the encoder's shape.",
+        ) from error
+    refuse_if(
+        not (rows.ndim > 1 and len(rows) == len(samples) and bool(rows.isfinite().all())),
+        f"features must be finite, a row for each of {len(samples)} samples",
+        f"shape {tuple(rows.shape)}",
+        "Check the encoder on these samples.",
+    )
+    return rows.to(samples).flatten(1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advect._util.atomic import write_atomically
+from advect._util.checks import refuse_if
 from advect._util.memory import MemoryLimit, as_bytes
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table, plain
@@ -31,7 +32,6 @@ from advect.errors import InputError
 from advect.io.loading import load
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
-from advect.spaces.inputs import require
 from advect.transport.distance import otdd
 from advect.transport.notes import Note
 from advect.transport.sampling_error import between_values, check_level, energy_error_of
@@ -190,8 +190,8 @@ def pairwise(
         ((3, 3), 'b')
     """
     cost, solver = check_cost(cost) or GroundCost(), check_solver(solver or Sinkhorn())
-    require(
-        n_jobs is None or (type(n_jobs) is int and n_jobs != 0),
+    refuse_if(
+        not (n_jobs is None or (type(n_jobs) is int and n_jobs != 0)),
         "n_jobs must be a whole number other than 0",
         repr(n_jobs),
         "Pass a number of pairs, or -1 for every core.",
@@ -312,8 +312,8 @@ def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
                 type(datasets).__name__,
                 "Pass a dict or a list.",
             )
-    require(
-        len(datasets) == len(sets) > 1,
+    refuse_if(
+        not len(datasets) == len(sets) > 1,
         "pairs need two or more datasets with names",
         f"{len(sets)}",
         "Add some, or rename them.",

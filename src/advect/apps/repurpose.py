@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from advect._util import defaults
-from advect._util.checks import check_known
+from advect._util.checks import check_known, refuse_if
 from advect._util.progress import Progress
 from advect._util.result import Result, Table
 from advect.apps.models import (
@@ -30,6 +30,7 @@ from advect.apps.models import (
     answer_codes,
     choose_labeling,
     encoded,
+    features_of,
     query,
 )
 from advect.apps.training import Choice, FlowOptions, sample_figures
@@ -43,8 +44,7 @@ from advect.maps import EntropicMap
 from advect.maps.base import check_columns
 from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
-from advect.spaces.encoding import Coder, as_coder, run_coder
-from advect.spaces.inputs import as_dataset, require
+from advect.spaces.feature_space import as_dataset
 from advect.transport.transport import check_dataset
 
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
@@ -84,7 +84,7 @@ class _Task:
     """A model, the reference in the space of the flow, and how data gets there."""
 
     model: Any
-    encoder: Coder | None
+    encoder: Any
     shape: tuple[int, ...]
     columns: tuple[str, ...] | None
     reference: LabeledDataset
@@ -102,13 +102,13 @@ class _Task:
         if self.encoder is None:
             return samples
         values = as_dataset(samples).samples.detach()
-        require(
-            tuple(values.shape[1:]) in (self.shape, (math.prod(self.shape),)),
+        refuse_if(
+            tuple(values.shape[1:]) not in (self.shape, (math.prod(self.shape),)),
             f"samples must have the shape of the data, {self.shape}",
             f"shape {tuple(values.shape)}",
             "Transform them first.",
         )
-        return run_coder(self.encoder, values.reshape(len(values), -1), self.shape, "encoder")
+        return features_of(self.encoder, values.reshape(len(values), *self.shape))
 
     def flow(self, data: LabeledDataset) -> tuple[FlowResult, EntropicMap]:
         """The flow of data to the reference, and a map for other samples."""
@@ -118,8 +118,8 @@ class _Task:
     def ask(self, samples: Any) -> np.ndarray:
         """The model's answers for samples of the flow's space."""
         values = as_dataset(samples).samples.detach()
-        require(
-            values[:1].numel() in (0, self.reference.dim),
+        refuse_if(
+            values[:1].numel() not in (0, self.reference.dim),
             f"samples must have {self.reference.dim} features",
             f"shape {tuple(values.shape)}",
             "Use ad.harmonize first.",
@@ -240,7 +240,7 @@ def repurpose(
         reference: a labeled sample of what the model was trained on.
         data: what to classify, in the same feature space (``ad.harmonize``): labeled, partly labeled
             or unlabeled.
-        encoder: a torch module, a function or the path of an ONNX file that computes features
+        encoder: a torch module or a function that computes features
             (n, k). The features flow instead of the samples, and the model answers for features.
             Of an ``nn.Sequential``, pass ``encoder=network[:9]`` and ``model=network[9:]``.
         posterior: as for ``ad.maps.EntropicMap``; ``"auto"`` is best with a few hundred labels.
@@ -270,9 +270,8 @@ def repurpose(
     options = FlowOptions(
         n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
     )
-    coder = None if encoder is None else as_coder(encoder, "encoder")
-    there, start = encoded(reference, coder), encoded(data, coder)
-    task = _Task(model, coder, data.sample_shape, data.columns, there, options, posterior)
+    there, start = encoded(reference, encoder), encoded(data, encoder)
+    task = _Task(model, encoder, data.sample_shape, data.columns, there, options, posterior)
     task.ask(there.samples[:1])  # a model that cannot answer fails before a long flow
     labeling, labeled = None, data.labeled
     if not bool(labeled.any()):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_non_negative, check_positive
+from advect._util.checks import check_count, check_non_negative, check_positive, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.cost import GroundCost
@@ -32,7 +32,6 @@ from advect.maps import EntropicMap
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
 from advect.spaces.images import layout
-from advect.spaces.inputs import require
 
 Classifier = Callable[[int], Any]  # from a seed to a new trainer
 
@@ -81,8 +80,8 @@ def predicted(model: Any, samples: Tensor) -> Tensor:
     answers = model.predict(samples)
     answers = np.asarray(answers.detach().cpu() if torch.is_tensor(answers) else answers)
     integers = answers.dtype.kind in "biuf" and bool((answers == np.floor(answers)).all())
-    require(
-        answers.shape == (len(samples),) and integers,
+    refuse_if(
+        answers.shape != (len(samples),) or not integers,
         f"predict must return a class position for each of {len(samples)} samples",
         f"shape {answers.shape} of {answers.dtype}",
         "Return the integers that fit was given, for instance scores.argmax(1).",
@@ -92,8 +91,8 @@ def predicted(model: Any, samples: Tensor) -> Tensor:
 
 def check_one_space(name: str, data: LabeledDataset, few: LabeledDataset) -> None:
     """An error if samples or columns of ``data`` and ``few`` differ."""
-    require(
-        data.sample_shape == few.sample_shape,
+    refuse_if(
+        data.sample_shape != few.sample_shape,
         f"{name} and few must be in one feature space",
         f"samples of shape {data.sample_shape} and {few.sample_shape}",
         "Use ad.harmonize first.",

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from advect._util import defaults
-from advect._util.checks import check_count, check_known, one_or_more
+from advect._util.checks import check_count, check_known, one_or_more, refuse_if
 from advect._util.progress import Progress
 from advect._util.result import Result, Table
 from advect.apps.few_shot import METHODS, Task, present, relabeled_source
@@ -46,7 +46,6 @@ from advect.flows.loop import Callback, FlowResult
 from advect.maps.base import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _LABEL = Bures()
@@ -216,14 +215,14 @@ def transfer(
         (270, 1.0)
     """
     names = one_or_more(methods)
-    require(names, "methods must not be empty", "none", f"Pass some of {', '.join(METHODS)}.")
+    refuse_if(not names, "methods must not be empty", "none", f"Pass some of {', '.join(METHODS)}.")
     for method in names:
         check_known("method to enlarge a few samples", method, METHODS)
     check_count("n", 1 if n is None else n)
     check_count("seed", seed, least=0)
     check_count("every", every)
-    require(
-        callable(classifier),
+    refuse_if(
+        not callable(classifier),
         "classifier must be a function from a seed to a new trainer",
         type(classifier).__name__,
         "Pass for instance classifier=lambda seed: KNeighborsClassifier(1).",
@@ -259,8 +258,8 @@ def choose(task: Task, methods: Sequence[str]) -> Choice:
     uses_source = [method for method in methods if method in _USES_SOURCE_CLASSES]
     if not task.same_names:
         methods = [method for method in methods if method not in uses_source]
-        require(
-            methods,
+        refuse_if(
+            not methods,
             "the source must have all classes of few",
             "other class names",
             "Rename its classes, or pass another method.",

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_known, check_methods
+from advect._util.checks import check_known, check_methods, refuse_if
 from advect._util.query import guess, split
 from advect.data.laws import Gaussians
 from advect.errors import InputError
-from advect.spaces.inputs import require
 
 NAMES = ("spectral", "kmeans", "dbscan")
 _MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours
@@ -94,8 +93,8 @@ def clusters(
         k = _parameters(clusterer).get(option)
     if type(k) is int and option is not None:
         distinct, codes = np.unique(points, axis=0, return_inverse=True)
-        require(
-            k <= len(distinct) or previous is not None,
+        refuse_if(
+            k > len(distinct) and previous is None,
             f"n_clusters must be at most the number of different samples, {len(distinct)}",
             k,
             "Lower it.",
@@ -115,8 +114,8 @@ def clusters(
                 codes = np.asarray(seeded(clusterer, seed, **number).fit_predict(points))
     except ValueError as error:
         raise InputError("the clusterer failed", error, "Change its options.") from error
-    require(
-        codes.dtype.kind in "biu" and codes.shape == (len(points),),
+    refuse_if(
+        codes.dtype.kind not in "biu" or codes.shape != (len(points),),
         f"a clusterer must return a whole number for each of the {len(points)} samples",
         f"{codes.dtype} of shape {codes.shape}",
         "Check fit_predict.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_count, check_finite, check_known, check_methods, refuse_if
+from advect._util.networks import evaluate
 from advect.classes.clustering import seeded
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import principal_axes
-from advect.spaces.encoding import as_coder, call_coder, run_coder
+from advect.errors import InputError
 from advect.spaces.images import layout
-from advect.spaces.inputs import require
 from advect.spaces.steps import Scale
 from advect.transport.transport import check_dataset
 
@@ -42,16 +43,39 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             return Scale.fit("standardize", torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
     if isinstance(embedding, (int, float, np.number)):
         return _principal(x, embedding)
-    if isinstance(embedding, str) and not embedding.lower().endswith(".onnx"):
+    if isinstance(embedding, str):
         check_known("embedding", embedding, ("auto", "gradients", "standardized"))
     samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
         samples, embedding = torch.from_numpy(x), seeded(embedding, seed).fit_transform
-    coder = as_coder(embedding, "embedding")
-    if coder.kind != "function":
-        return as_points(run_coder(coder, data.x.detach(), data.sample_shape, "embedding"))
-    with torch.no_grad():  # in one batch: the function may depend on all samples
-        return as_points(call_coder(coder, samples, "embedding", None))
+    if isinstance(embedding, torch.nn.Module):
+        embedding = partial(evaluate, embedding)
+    return as_points(_call(embedding, samples))
+
+
+def _call(function: Any, samples: Tensor) -> Tensor:
+    """Checked rows of a user's function, called on all samples at once: it may depend on all of them."""
+    remedy = "Pass a function of samples, a torch module or an object with fit_transform."
+    check_methods("an embedding must be callable", function, ("__call__",), remedy)
+    n, shape = len(samples), tuple(samples.shape[1:])
+    try:
+        with torch.no_grad():
+            rows = torch.as_tensor(function(samples))
+    except InputError:
+        raise
+    except Exception as error:  # user code may raise anything
+        what, got = f"the embedding must take samples of shape {shape}", type(error).__name__
+        remedy = "Wrap it in a function that reshapes the samples."
+        raise InputError(what, f"{got}: {error}", remedy) from error
+    refuse_if(
+        rows.ndim == 0 or len(rows) != n or rows.numel() == 0 or rows.is_complex(),
+        f"the embedding must return real numbers for each of the {n} samples",
+        f"shape {tuple(rows.shape)}, {rows.dtype}",
+        "Keep the first axis, which counts the samples.",
+    )
+    rows = rows.reshape(n, -1).to(samples)
+    check_finite("the embedding", rows, "Check the range of the samples.")
+    return rows
 
 
 def as_points(rows: Tensor) -> np.ndarray:
@@ -70,8 +94,8 @@ def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
         count = int(np.searchsorted(variances, wanted * variances[-1])) + 1
     else:
         count = check_count("embedding (components, or a share of variance below 1)", wanted)
-    require(
-        count <= min(n, d),
+    refuse_if(
+        count > min(n, d),
         f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
         f"embedding={wanted}",
         "Lower it, or pass a share of variance such as embedding=0.9.",
@@ -86,8 +110,8 @@ def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tenso
     (Hellinger distance). Shifts by a pixel, thickness and contrast change an image little here and
     much in pixels. ``cells`` is at most half the pixels of a side."""
     shape = tuple(samples.shape[1:])
-    require(
-        layout(shape),
+    refuse_if(
+        not layout(shape),
         "oriented gradients are for images",
         f"samples of shape {shape}",
         "Pass samples of shape (height, width), with or without channels.",

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from advect._util.checks import refuse_if
 from advect.cost import GroundCost
 from advect.cost.ground import check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.spaces.inputs import require
 from advect.transport.class_tables import otdd_classes
 
 
@@ -45,8 +45,8 @@ class ClassMatching:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.coupling.values, dtype=np.float64)
-        require(
-            np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0,
+        refuse_if(
+            not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0),
             "a coupling must hold masses",
             "negative, NaN or no mass",
             "Pass the class_matching of an ad.otdd distance.",
@@ -172,8 +172,8 @@ class ClassMatching:
             array = np.empty(0)
         if array.ndim == 1 and len(array):
             array = np.eye(k)[codes_of(array, self.reference_classes)]
-        require(
-            array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all(),
+        refuse_if(
+            not (array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all()),
             f"scores must be finite probabilities (n, {k}) of the reference classes, or labels",
             f"shape {array.shape}",
             "Check the classes of the model.",
@@ -185,8 +185,8 @@ def codes_of(labels: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray:
     """Positions of labels among the classes."""
     position = {name: code for code, name in enumerate(classes)}
     unknown = [name for name in labels.tolist() if name not in position]
-    require(
-        not unknown,
+    refuse_if(
+        unknown,
         "labels must be reference classes",
         f"{unknown[:1]}",
         f"Classes: {', '.join(map(str, classes))}.",

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from advect._util.checks import check_count, check_positive
+from advect._util.checks import check_count, check_positive, refuse_if
 from advect._util.result import Result, Table
 from advect.classes.clustering import (
     as_clusterer,
@@ -27,7 +27,6 @@ from advect.classes.clustering import (
 )
 from advect.classes.embedding import Embedded, points_of
 from advect.data.dataset import LabeledDataset
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _NEIGHBORS = 10  # samples whose clusters give the soft labels of a sample
@@ -90,11 +89,10 @@ def pseudo_labels(
             scikit-learn clusterer.
         target: a dataset with as many classes as there should be clusters.
         embedding: points to cluster instead of the features: a number of principal components, a
-            share of the variance (between 0 and 1), a function of the samples, a torch module, the
-            path of an ONNX file, or an object with ``fit_transform``; ``"gradients"`` for
-            histograms of oriented gradients of images, ``"standardized"`` for columns of deviation
-            1; None for the features; ``"auto"`` for 50 principal components if there are more
-            features and samples.
+            share of the variance (between 0 and 1), a function of the samples, a torch module, or
+            an object with ``fit_transform``; ``"gradients"`` for histograms of oriented gradients
+            of images, ``"standardized"`` for columns of deviation 1; None for the features;
+            ``"auto"`` for 50 principal components if there are more features and samples.
         seed: seed of clusterer and embedding.
         soft: also give each sample probabilities of the clusters: their proportions among its ten
             nearest neighbours and itself.
@@ -123,22 +121,22 @@ def pseudo_labels(
     k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
         k = sum(count > 0 for count in check_dataset("target", target).counts.values())
-    require(
-        k != 0 and not (k is None and by_name) and None in (n_clusters, target),
+    refuse_if(
+        k == 0 or (k is None and by_name) or None not in (n_clusters, target),
         "the number of clusters must be n_clusters or that of the classes of target",
         f"n_clusters={n_clusters}, target={target}",
         "Pass one of them.",
     )
-    require(
-        k is None or number_option(clusterer),
+    refuse_if(
+        k is not None and not number_option(clusterer),
         f"{method} finds the number of clusters itself",
         f"{k} clusters",
         "Leave n_clusters and target out, or use another clusterer.",
     )
     points = points_of(data, embedding, seed)
     codes = clusters(clusterer, points, n_clusters=k, seed=seed)
-    require(
-        (codes >= 0).any(),
+    refuse_if(
+        not (codes >= 0).any(),
         "the clusterer must find at least one cluster",
         "noise alone",
         'Change its options, or use clusterer="spectral".',
@@ -184,8 +182,8 @@ def clustering_accuracy(codes: Any, truth: Any) -> float:
     first, second = (
         pd.factorize(pd.Series(list(side), dtype=object))[0] for side in (codes, truth)
     )
-    require(
-        len(first) == len(second) > 0 and min(first.min(), second.min()) >= 0,
+    refuse_if(
+        not (len(first) == len(second) > 0 and min(first.min(), second.min()) >= 0),
         "codes and truth must have one entry for each sample, none of them missing",
         f"{len(first)} and {len(second)} entries",
         "Pass two sequences of equal length.",
@@ -230,10 +228,10 @@ def fill_labels(
     """
     neighbors, seed = check_count("neighbors", neighbors), check_count("seed", seed, least=0)
     within = check_positive("alpha", alpha) < 1
-    require(within, "alpha must lie between 0 and 1", alpha, "The default is 0.99.")
+    refuse_if(not within, "alpha must lie between 0 and 1", alpha, "The default is 0.99.")
     points = of_order_one(points_of(data, embedding, seed))
-    require(
-        bool(data.labeled.any()),
+    refuse_if(
+        not bool(data.labeled.any()),
         "labels can only be filled in from known ones",
         f"none of {len(data)}",
         "Use ad.pseudo_labels(data).",

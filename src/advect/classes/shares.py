@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset, require_labels
@@ -28,7 +28,6 @@ from advect.data.labels import require_classes
 from advect.ot.cost import Cost
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver, check_solver
-from advect.spaces.inputs import require
 from advect.transport.transport import Transport, check_dataset
 
 _EPSILON = 0.03  # of the mean cost
@@ -168,7 +167,9 @@ def class_shares(
     if solver is None:
         prepared = Sinkhorn(epsilon, reach=_REACH * math.sqrt(epsilon / _EPSILON))
     what = "class_shares needs an entropic solver without random draws"
-    require(epsilon > 0 and not prepared.stochastic, what, repr(chosen), "Pass ad.Sinkhorn(…).")
+    refuse_if(
+        not (epsilon > 0 and not prepared.stochastic), what, repr(chosen), "Pass ad.Sinkhorn(…)."
+    )
     solved = prepared.solve(problem.make("cross"), balanced.weights, target.weights)
     membership = torch.nn.functional.one_hot(source.y, len(source.classes)).double()
     sums, potential = solved.coupling.T @ membership, solved.potentials[0]

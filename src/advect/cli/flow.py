@@ -141,7 +141,7 @@ def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
         return Inputs(source, targets, None, digests)
     space = running.space(source, next(iter(targets.values())))
     targets = {key: space.apply(data, side="target") for key, data in targets.items()}
-    return Inputs(space.apply(source), targets, space, digests | space.digests())
+    return Inputs(space.apply(source), targets, space, digests)
 
 
 def build_objects(
@@ -306,10 +306,7 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
 
 def _absolute(source: str, target: str | None, settings: FlowSettings) -> rundir.RunConfig:
     """A configuration that does not depend on the current directory."""
-    space = dict(settings.space or {})
-    for key in space.keys() & {"encoder", "decoder"}:
-        space[key] = str(Path(space[key]).expanduser().absolute())
     record_every = settings.record_every or max(1, settings.n_steps // 20)
-    settings = replace(settings, space=space or None, record_every=record_every)
+    settings = replace(settings, space=settings.space or None, record_every=record_every)
     target = None if target is None else absolute_reference(target)
     return rundir.RunConfig(absolute_reference(source), target, settings)

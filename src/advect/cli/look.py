@@ -123,7 +123,7 @@ def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledD
         if config.target is None or not facts:
             return None
         running.read = config.settings
-        space = space_from(facts, path, progress=running.progress)
+        space = space_from(facts, path)
         return space.apply(running.load(config.target), side="target")
     except InputError as error:
         running.note(f"note: without the target {config.target}: {error}")

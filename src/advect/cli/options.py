@@ -33,9 +33,7 @@ Cost = Annotated[
 Space = Annotated[
     Table,
     _OBJECT,
-    Parameter(
-        help="Common feature space: size, channels, columns, scale, project, encoder, decoder."
-    ),
+    Parameter(help="Common feature space: size, channels, columns, scale, project."),
 ]
 Dynamics = Annotated[Table, _OBJECT, Parameter(help="What moves: fd, jd-fl, jd-vl or jd-y.")]
 Integrator = Annotated[

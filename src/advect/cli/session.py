@@ -125,23 +125,10 @@ class Session:
         )
         return data.balanced()
 
-    def coders(self) -> dict[str, Any]:
-        """The encoder and decoder of the feature space."""
-        return {
-            name: model_path(text, f"the {name}")
-            for name, text in (self.read.space or {}).items()
-            if name in ("encoder", "decoder")
-        }
-
     def space(self, source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FeatureSpace:
         """The common feature space of two datasets."""
-        coders = self.coders()
-        texts = {name: text for name, text in (self.read.space or {}).items() if name not in coders}
-        options = registry.converted("space", ad.FeatureSpace.fit, texts) | coders
-        if coders:
-            options["progress"] = self.progress
-        space = ad.FeatureSpace.fit(source, target, **options)
-        return space
+        options = registry.convert("space", ad.FeatureSpace.fit, self.read.space or {})
+        return ad.FeatureSpace.fit(source, target, **options)
 
     def pair(
         self, source: str, target: str
@@ -176,7 +163,7 @@ class Session:
         try:
             return query.typed(text, "int | float")
         except ValueError:
-            return model_path(text, "embedding")
+            return onnx_model(text, "the embedding")
 
     def finish(
         self,
@@ -225,12 +212,14 @@ def session(output: Output) -> Iterator[Session]:
         yield running
 
 
-def model_path(text: str, what: str) -> Path:
-    """The path of an ONNX model. The command line runs no Python files and unpickles nothing."""
+def onnx_model(text: str, what: str) -> Callable[[Any], Any]:
+    """The network of an ONNX file. The command line runs no Python files and unpickles nothing."""
+    from advect._util.networks import OnnxModel
+
     path = Path(text).expanduser()
     remedy = "Export the model with torch.onnx.export, or call the function in Python."
     refuse_if(path.suffix.lower() != ".onnx", f"{what} must be an ONNX file", path, remedy)
-    return path
+    return OnnxModel(path, what)
 
 
 def device(name: str) -> Any:

@@ -39,7 +39,7 @@ class Term:
         match = _WEIGHT.fullmatch(text)
         weight, rest = (float(match["weight"]), match["rest"]) if match else (1.0, text.strip())
         name, _, options = rest.partition("?")
-        known = [name for kind in _KINDS for name in registry.known(kind)]
+        known = [name for kind in _KINDS for name in registry.names(kind)]
         check_known("functional", name, known)
         return cls(name, weight, query.split(options, text))
 
@@ -57,7 +57,7 @@ class Term:
         """The functional; ``shared`` are the arguments of every OTDD."""
         options = {name: text for name, text in self.options.items() if name != "target"}
         target = {} if self.target is None else {"target": targets[self.target]}
-        kind = next(kind for kind in _KINDS if self.name in registry.known(kind))
+        kind = next(kind for kind in _KINDS if self.name in registry.names(kind))
         if self.name == "otdd":
             for option in options:
                 check_known("option of otdd", option, ["target"], "; use --cost and --solver")

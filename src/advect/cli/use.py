@@ -30,7 +30,7 @@ from advect.cli.options import (
     Units,
 )
 from advect.cli.rundir import check_free, open_run, read_json
-from advect.cli.session import DATA_FILES, Facts, Session, model_path, session, write_json
+from advect.cli.session import DATA_FILES, Facts, Session, onnx_model, session, write_json
 
 
 def fit(
@@ -120,7 +120,7 @@ def apply(
     from advect.io.run_frames import in_units
 
     with session(run) as running:
-        carrier, common = _open(fitted.expanduser(), running.coders(), running)
+        carrier, common = _open(fitted.expanduser())
         raw = running.load(dataset)
         data = raw if common is None else common.apply(raw)
         moved = carrier.transform(data)
@@ -131,9 +131,7 @@ def apply(
         running.finish(Facts(facts), out=path)
 
 
-def _open(
-    path: Path, coders: dict[str, Any], running: Session
-) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
+def _open(path: Path) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
     """A map and its feature space; a file that ``map.save`` wrote has none."""
     from advect._util.atomic import recover
     from advect.io.run_frames import space_from
@@ -149,7 +147,7 @@ def _open(
         f"Fit it again, or pass {file}, which uses the numbers of the flow.",
     )
     facts = read_json(space)
-    common = space_from(facts, space, **coders, progress=running.progress) if facts else None
+    common = space_from(facts, space) if facts else None
     return ad.maps.load(file), common
 
 
@@ -322,10 +320,8 @@ def repurpose(
     with session(run) as running:
         import pandas as pd
 
-        from advect._util.onnx import OnnxModel
-
         running.file("out", out, ".csv")
-        network = OnnxModel(model_path(model, "the model"), "the model")
+        network = onnx_model(model, "the model")
         moved, target, _ = running.pair(data, reference)
         result = ad.apps.repurpose(
             network,

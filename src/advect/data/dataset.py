@@ -214,13 +214,16 @@ class LabeledDataset(Conversions):
         """A copy with some fields changed, checked as in the constructor.
 
         Tensors are used without a copy, and a tensor ``y`` holds class positions. A new ``y``
-        makes labels hard; new ``probabilities`` set ``y`` to the most probable class.
+        makes labels hard; new ``probabilities`` set ``y`` to the most probable class. A new ``x`` with
+        another number of features sets ``sample_shape``: ``data.replace(x=network(data.samples))``.
 
         Example:
-            >>> import advect as ad
+            >>> import torch, advect as ad
             >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
             >>> data.replace(x=data.x + 1).x.tolist()
             [[1.0], [2.0]]
+            >>> data.replace(x=torch.tensor([[0.0, 1.0], [2.0, 3.0]])).sample_shape
+            (2,)
             >>> data.replace(probabilities=[[0.9, 0.1], [0.8, 0.2]]).labels
             ['a', 'a']
         """
@@ -294,6 +297,8 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
         x = changes["x"]
         if torch.is_tensor(x) and x.ndim == 2 and x.dtype in (torch.float32, torch.float64):
             check_finite("features", x)
+            if x.shape[1] != data.dim:
+                changes.setdefault("sample_shape", tuple(x.shape[1:]))
         else:
             x = as_features(x)
             changes.setdefault("sample_shape", tuple(x.shape[1:]))

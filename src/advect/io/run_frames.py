@@ -10,7 +10,6 @@ import os
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 from advect._util.checks import check_known, refuse_if
 from advect.data.dataset import LabeledDataset
@@ -71,12 +70,6 @@ def in_units(
         raise InputError(
             "there is no feature space to invert", f"units={units} of {where}", "Leave units out."
         )
-    if not space.invertible(units):
-        _warn(
-            f"{where} is in the features of an encoder without a decoder: its {len(frame)} samples "
-            f"have {frame.dim} features, not the units of the {units}"
-        )
-        return frame.replace(table=None)
     back = space.invert(frame.replace(law=None, law_index=None), side=units)
     kinds = space.kinds(units)
     if frame.law is not None and not kinds:
@@ -92,7 +85,7 @@ def in_units(
         back = back.replace(x=back.x[:, rest], sample_shape=(len(rest),), columns=names)
         few = ", ".join(sorted(dropped)[:8])
         _warn(f"columns that only the {units} has were not in the flow and are left out: {few}")
-    if "project" in kinds or "encode" in kinds:
+    if "project" in kinds:
         _warn(f"samples of {where} in the units of the {units} are approximations")
     return back
 
@@ -114,9 +107,9 @@ def check_space(directory: Path, remedy: str) -> None:
     )
 
 
-def space_from(facts: object, path: Path, **coders: Any) -> FeatureSpace:
-    """The feature space of a file, with an encoder and a decoder where it needs them."""
+def space_from(facts: object, path: Path) -> FeatureSpace:
+    """The feature space that was read from a file."""
     try:
-        return FeatureSpace.from_dict(facts, **coders)
+        return FeatureSpace.from_dict(facts)
     except InputError as error:
         raise InputError(f"{path}: {error.what}", error.got, error.remedy) from None

@@ -16,7 +16,6 @@ from advect._util.progress import Progress, track
 from advect.data.coerce import as_codes, as_features, as_tensor
 from advect.data.laws import Diagonal, Full, Gaussians
 from advect.data.laws.moments import Moments
-from advect.errors import InputError
 from advect.io.formats import kind_of, open_source, reader_options
 from advect.io.formats.content import class_names
 from advect.io.loading import Reference, load
@@ -55,9 +54,12 @@ class ClassStatistics:
         features = _doubles(x)
         codes, classes = as_codes(y, None, len(features))
         mass = torch.ones(len(features)).double() if weights is None else _doubles(weights)[:, 0]
-        if mass.shape != codes.shape or bool((mass < 0).any()) or not mass.sum().isfinite():
-            got = f"shape {tuple(mass.shape)}, from {float(mass.min()):g}"
-            raise InputError("weights must be n non-negative numbers", got, "Clip them.")
+        refuse_if(
+            mass.shape != codes.shape or bool((mass < 0).any()) or not mass.sum().isfinite(),
+            "weights must be n non-negative numbers",
+            f"shape {tuple(mass.shape)}, from {float(mass.min()):g}",
+            "Clip them.",
+        )
         self._check_dim(features.shape[1])
         known = codes >= 0
         self.missing += int((~known).sum())
@@ -167,8 +169,8 @@ class ClassStatistics:
             self._moments[name] = part if before is None else before.joined(part)
 
     def _check_dim(self, dim: int | None) -> None:
-        if None not in (self.dim, dim) and dim != self.dim:
-            raise InputError(f"samples must have {self.dim} features", dim, "Use one space.")
+        differs = None not in (self.dim, dim) and dim != self.dim
+        refuse_if(differs, f"samples must have {self.dim} features", dim, "Use one space.")
 
 
 def _doubles(x: Any) -> Tensor:

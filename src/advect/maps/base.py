@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.coerce import as_codes
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError
 from advect.flows.loop import FlowResult
-from advect.spaces.inputs import as_dataset, in_form_of, require
+from advect.spaces.feature_space import as_dataset, in_form_of
 
 _KINDS: dict[str, type[Map]] = {}  # files name a kind, never a class
 _NAME, _VERSION = "advect map", 1
@@ -32,8 +32,8 @@ def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
     names = getattr(x, "columns", None)
     if names is not None and columns is not None:
         names = tuple(map(str, names))
-        require(
-            names == columns,
+        refuse_if(
+            names != columns,
             "samples must have the columns of the fit in their order",
             ", ".join(names),
             f"Use x[{list(columns)}].",
@@ -148,15 +148,15 @@ class Map(ABC):
         """
         tensors, facts = read_tensors(Path(path), device)
         head, name = (facts.get("kind"), facts.get("version")), str(facts.get("map"))
-        require(
-            head == (_NAME, _VERSION),
+        refuse_if(
+            head != (_NAME, _VERSION),
             "not a saved map",
             f"{path} with {head}",
             "Pass a file that map.save(path) of this version of advect wrote.",
         )
         kinds = {key: kind for key, kind in sorted(_KINDS.items()) if issubclass(kind, cls)}
-        require(
-            name in kinds,
+        refuse_if(
+            name not in kinds,
             f"the file must hold a map of kind {', '.join(kinds)}",
             name,
             "Use ad.maps.load.",
@@ -199,8 +199,8 @@ class Map(ABC):
     def _checked(self, x: Any) -> LabeledDataset:
         """Samples in the shape of the fit."""
         shape, data = self._fitted(), as_dataset(x)
-        require(
-            data.sample_shape in (shape, (math.prod(shape),)),
+        refuse_if(
+            data.sample_shape not in (shape, (math.prod(shape),)),
             f"samples must have shape {shape}",
             f"shape {tuple(data.samples.shape)}",
             "Use the FeatureSpace of the flow first.",
@@ -217,8 +217,8 @@ class Map(ABC):
         unknown = [
             names[code] for code in codes.unique() if code >= 0 and names[code] not in position
         ]
-        require(
-            not unknown,
+        refuse_if(
+            unknown,
             f"labels must be classes of the fit, {', '.join(map(str, self.classes_))}",
             repr(unknown[0]) if unknown else "",
             "Pass class names, not positions, or omit labels: map.transform(data.samples).",
@@ -233,10 +233,10 @@ def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
     """First and last states as datasets of one dtype, without rows of no mass, which do not move."""
     remedy = "Call fit(result), or fit(start, end)."
     if isinstance(start, FlowResult):
-        require(end is None, "the result of a flow has both states", "an end as well", remedy)
+        refuse_if(end is not None, "the result of a flow has both states", "an end as well", remedy)
         start, end = start.source, start.dataset
-    require(
-        end is not None,
+    refuse_if(
+        end is None,
         "a map needs the result of a flow or two states",
         f"one {type(start).__name__}",
         remedy,
@@ -244,8 +244,8 @@ def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
     first, last = as_dataset(start), as_dataset(end)
     shapes = tuple(first.samples.shape), tuple(last.samples.shape)
     devices = first.x.device, last.x.device
-    require(
-        shapes[0] == shapes[1] and devices[0] == devices[1],
+    refuse_if(
+        shapes[0] != shapes[1] or devices[0] != devices[1],
         "start and end must be the same particles, row by row, on one device",
         f"shapes {shapes[0]} and {shapes[1]} on {devices[0]} and {devices[1]}",
         "Pass the first and the last state of one flow.",

@@ -22,13 +22,13 @@ from scipy.special import softmax
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_known, check_non_negative, check_positive
+from advect._util.checks import check_known, check_non_negative, check_positive, refuse_if
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import estimated_laws
 from advect.maps.base import Map, pack_pairs, unpack_pairs
 from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.spaces.inputs import in_form_of, require
+from advect.spaces.feature_space import in_form_of
 
 _TOL = 1e-4  # marginal error of the plans
 _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
@@ -105,8 +105,8 @@ class EntropicMap(Map, kind="entropic"):
             (('high', 'low'), [[1.0, 0.0]])
         """
         data = self._checked(x)
-        require(
-            self.classes_,
+        refuse_if(
+            not self.classes_,
             "a posterior needs classes",
             "a map fitted without labels",
             "Fit on labeled datasets.",
@@ -119,14 +119,14 @@ class EntropicMap(Map, kind="entropic"):
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
         missing = [int((~side.labeled).sum()) for side in (start, end)]
         labels = self.label_weight > 0 and not any(missing)
-        require(
-            not self.label_weight or labels or missing == [len(start), len(end)],
+        refuse_if(
+            self.label_weight and not labels and missing != [len(start), len(end)],
             "all particles must have labels, at the start and at the end, or none",
             f"{missing[0]} and {missing[1]} of {len(start)} without",
             "Set label_weight=0 to use features only.",
         )
-        require(
-            self._posterior_option is None or not missing[0],
+        refuse_if(
+            self._posterior_option is not None and missing[0],
             "a posterior needs labels of all first states",
             f"{missing[0]} without",
             "Fit on labeled datasets.",

@@ -14,14 +14,13 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 from advect.maps.base import positions_of
 from advect.maps.neural import Carrier, NetworkMap, Velocity, standard_units
 from advect.maps.pair_sampler import Pairs, PairSampler
-from advect.spaces.inputs import require
 
 _N_STATISTICS = 1024  # pairs from which scales are computed
 _LEARNING_RATE = 2e-3
@@ -77,7 +76,9 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         """
         if not isinstance(start, PairSampler):
             return super().fit(start, end)
-        require(end is None, "a sampler has both datasets", "an end as well", "Call fit(pairs).")
+        refuse_if(
+            end is not None, "a sampler has both datasets", "an end as well", "Call fit(pairs)."
+        )
         source, present = start.source, start.drawn_classes
         self.sample_shape_ = None
         self.classes_, self.columns_ = (), source.columns

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_positive
+from advect._util.checks import check_count, check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.maps.base import Map, pack_pairs, unpack_pairs
-from advect.spaces.inputs import require
 
 _BLOCK = 4_000_000  # entries of a block of distances
 
@@ -39,8 +38,8 @@ class NearestMap(Map, kind="nearest"):
         self.k = check_count("k", self.k)
 
     def learn(self, start: LabeledDataset, end: LabeledDataset) -> None:
-        require(
-            self.k <= len(start),
+        refuse_if(
+            self.k > len(start),
             f"k must be at most the number of particles, {len(start)}",
             self.k,
             "Pass a smaller k.",

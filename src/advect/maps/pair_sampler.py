@@ -22,6 +22,7 @@ from advect._util.checks import (
     check_known,
     check_non_negative,
     missing_labels,
+    refuse_if,
 )
 from advect.cost.ground import GroundCost, check_features
 from advect.cost.label_costs import NoLabels
@@ -32,7 +33,6 @@ from advect.data.labels import with_class_laws
 from advect.data.sampling import by_turns
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -127,8 +127,8 @@ class PairSampler:
             plan = ExactOT().solve(self.label_distances, _masses(source), _masses(target)).plan()
             plan = plan * (plan > _ROUNDING)
             shares = plan / plan.sum(dim=1, keepdim=True).clamp_min(_TINY)
-        require(
-            bool((shares > 0).any()),
+        refuse_if(
+            not bool((shares > 0).any()),
             "no class of the source has a partner",
             (source.classes, target.classes),
             'Pass match="laws".',
@@ -172,8 +172,8 @@ class PairSampler:
             replace: draw n pairs from the plan, as torchcfm does; False takes each row of ``x0``
                 with a partner once, in random order.
         """
-        require(
-            not self.label_weight or (y0 is not None and y1 is not None),
+        refuse_if(
+            self.label_weight and (y0 is None or y1 is None),
             "a label weight needs labels of both sides",
             "None",
             "Pass y0 and y1, or label_weight=0.",
@@ -206,8 +206,8 @@ class PairSampler:
             mass = shares[code][classes] / classes.bincount(minlength=shares.shape[1])[classes]
             if len(columns):
                 groups.append(_Group((first == code).nonzero()[:, 0], columns, mass))
-        require(
-            groups,
+        refuse_if(
+            not groups,
             "no sample of the batch has a partner of a matching class",
             f"{len(a)} and {len(b)} samples",
             "Use larger batches, or a finite label_weight.",

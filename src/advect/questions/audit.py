@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect._util.memory import as_bytes
 from advect._util.progress import Progress, track
 from advect.classes.clustering import of_order_one
@@ -34,7 +34,6 @@ from advect.ot.sinkhorn import Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
 from advect.questions.shared import class_codes, class_names, joined_features, nearest
 from advect.spaces.images import layout
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _EPSILON = 0.1  # times the median cost
@@ -347,15 +346,15 @@ def _spreads(
 def _check(sets: list[LabeledDataset]) -> None:
     for name, each in zip(("data", "reference"), sets, strict=False):
         require_classes(check_dataset(name, each), "an audit")
-        require(
-            bool(each.labeled.any()),
+        refuse_if(
+            not bool(each.labeled.any()),
             f"{name} must have labels",
             f"{len(each)} without",
             "Pass labels; ad.pseudo_labels computes some by clustering.",
         )
     check_features(sets[0], sets[-1])
-    require(
-        sum(map(len, sets)) > 1,
+    refuse_if(
+        sum(map(len, sets)) <= 1,
         "an audit needs at least two samples",
         "1 sample",
         "Add samples, or pass a reference.",

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect._util.progress import Progress, track
 from advect.cost import GroundCost, NoLabels, SquaredEuclidean
 from advect.cost.ground import check_cost, check_features
@@ -49,7 +49,6 @@ from advect.questions.shared import (
     nearest,
     weighted_quantile,
 )
-from advect.spaces.inputs import require
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
@@ -184,8 +183,8 @@ class _Side:
         """Without rows of other classes and rows without weight."""
         codes, weights = class_codes(data, names), data.weights.cpu().numpy()
         rows = np.flatnonzero((codes >= 0) & (weights > 0))
-        require(
-            len(rows),
+        refuse_if(
+            not len(rows),
             "held_out must have classes of the real data",
             str(data.classes[:5]),
             "Use the same class names.",
@@ -208,7 +207,7 @@ def _sides(
         sets[name] = data.replace(x=data.x.detach(), law=None, law_index=None)
     n_weighted = int((sets["real"].weights > 0).sum())
     what = "real must have at least two samples with weight"
-    require(n_weighted > 1, what, n_weighted, "Add real samples.")
+    refuse_if(n_weighted <= 1, what, n_weighted, "Add real samples.")
     names = dict.fromkeys(
         name
         for data in (sets["real"], sets["synthetic"])

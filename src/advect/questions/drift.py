@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.classes.embedding import Embedded, points_of
@@ -18,7 +18,6 @@ from advect.data.dataset import LabeledDataset
 from advect.questions import permutations as perm
 from advect.questions.permutations import DriftTest
 from advect.questions.shared import check_level, class_codes, class_names, joined_features
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 QUESTIONS = {
@@ -86,8 +85,8 @@ def drift(
     check_features(*(check_dataset(name, side) for name, side in sides.items()))
     check_level(level)
     least = math.ceil(len(QUESTIONS) / level) - 1
-    require(
-        check_count("n_permutations", n_permutations) >= least,
+    refuse_if(
+        check_count("n_permutations", n_permutations) < least,
         f"level {level:g} needs at least {least} permutations",
         n_permutations,
         f"Pass n_permutations={least} or more.",

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count, check_non_negative, refuse_if
 from advect._util.result import Result
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.digest import digest
@@ -32,7 +32,6 @@ from advect.data.laws.moments import Moments
 from advect.errors import InputError
 from advect.spaces import FeatureSpace
 from advect.spaces.images import layout
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 _BLOCK_SIZE = 2_000_000  # entries of a block of projections
@@ -51,8 +50,8 @@ class DatasetEmbedding(Result):
 
     def distance(self, other: DatasetEmbedding) -> float:
         """‖φ(A) − φ(B)‖, a lower bound of the sliced distance along the directions."""
-        require(
-            self.key == other.key,
+        refuse_if(
+            self.key != other.key,
             "embeddings must have the same directions, levels and label weight",
             "different ones",
             "Embed both with the same settings.",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_kind, check_known
+from advect._util.checks import check_count, check_kind, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
@@ -33,7 +33,6 @@ from advect.data.store import (
 from advect.ot.exact import ExactOT
 from advect.questions.embedding import DatasetEmbedding, Slices, in_space
 from advect.spaces import FeatureSpace
-from advect.spaces.inputs import require
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
@@ -133,7 +132,7 @@ class DatasetIndex(Result):
         """Write the index to one file, atomically, and return its path."""
         path = Path(path).expanduser()
         is_free = not path.exists() or is_ours(path)
-        require(is_free, "there is something else at this path", path, "Choose another path.")
+        refuse_if(not is_free, "there is something else at this path", path, "Choose another path.")
         tensors = {"theta": self._slices.theta, "psi": self._slices.psi}
         entries = []
         for number, (name, (embedding, sample)) in enumerate(self._entries.items()):
@@ -148,8 +147,8 @@ class DatasetIndex(Result):
         return path
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> DatasetIndex:
-        """Read an index; pass the encoder of its feature space if that is not a file."""
+    def load(cls, path: str | os.PathLike[str]) -> DatasetIndex:
+        """Read an index."""
         path = Path(path).expanduser()
         tensors, facts = read_tensors(path)
         index, parts = cls.__new__(cls), defaultdict(dict)
@@ -169,16 +168,16 @@ class DatasetIndex(Result):
                 embedding = DatasetEmbedding(vector, *sizes, index._slices.key)
                 sample = unpack_dataset(dataset, entry["sample"])
                 index._entries[str(entry["name"])] = embedding, sample
-        index.space = FeatureSpace.from_dict(facts["space"], encoder=encoder)
+        index.space = FeatureSpace.from_dict(facts["space"])
         return index
 
     def add(self, name: str, data: LabeledDataset, *, overwrite: bool = False) -> None:
         """Add a dataset. The part of the name before the first "/" is its group on maps."""
         check_kind("name must be text", name, str, "Pass for instance 'usps'.")
         is_line = name.strip() and "\n" not in name
-        require(is_line, "name must be one line of text", repr(name), "Choose another name.")
-        require(
-            overwrite or name not in self,
+        refuse_if(not is_line, "name must be one line of text", repr(name), "Choose another name.")
+        refuse_if(
+            not overwrite and name in self,
             "the index has a dataset of this name",
             repr(name),
             "Choose another name, or pass overwrite=True.",
@@ -209,7 +208,7 @@ class DatasetIndex(Result):
             query, sample = entries.pop(data)
         else:
             query, sample = self._embedded(data)
-        require(entries, "the index has no other datasets", "none", "Add some first.")
+        refuse_if(not entries, "the index has no other datasets", "none", "Add some first.")
         rows = [
             Neighbor(name, *query.bounds(entry), None, entry.n, entry.classes)
             for name, (entry, _) in entries.items()

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import DamageWarning, InputError
@@ -21,7 +22,6 @@ from advect.flows.loop import FlowResult
 from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
-from advect.spaces.inputs import require
 from advect.viz.states import Curve, curves_of, names_of, others, some_rows, spread
 from advect.viz.theme import class_marks, style
 
@@ -100,7 +100,7 @@ class Frames:
     def _shown(self, frame: Frame) -> LabeledDataset:
         data = frame.dataset.to("cpu")
         same, got = len(data) == self.n_all, f"{self.n_all} and then {len(data)}"
-        require(same, "frames must have the same samples", got, "Take them from one flow.")
+        refuse_if(not same, "frames must have the same samples", got, "Take them from one flow.")
         return _take(data, self.rows)
 
     @property
@@ -192,7 +192,7 @@ class Story:
     def __post_init__(self) -> None:
         others(self.target)
         remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
-        require(len(self.trajectory), "a report needs recorded frames", "none", remedy)
+        refuse_if(not len(self.trajectory), "a report needs recorded frames", "none", remedy)
 
     @classmethod
     def of_result(cls, result: FlowResult) -> Story:

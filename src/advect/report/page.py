@@ -22,6 +22,7 @@ import torch
 
 from advect import __version__
 from advect._util.atomic import write_atomically
+from advect._util.checks import refuse_if
 from advect._util.result import Result, Table, show
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -29,7 +30,6 @@ from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory
 from advect.report.frames import Story
 from advect.report.scene import gather
-from advect.spaces.inputs import require
 from advect.viz.theme import DARK, LIGHT, style, to_svg
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'"
@@ -158,9 +158,9 @@ def _page_path(path: str | Path) -> Path:
     """The path of a page, which must end in ``.html`` and must not be a directory."""
     place = Path(path).expanduser()
     remedy = f"Write to {place / 'report.html'}, for instance."
-    require(not place.is_dir(), "a report is a file", f"the directory {place}", remedy)
+    refuse_if(place.is_dir(), "a report is a file", f"the directory {place}", remedy)
     html = place.suffix.lower() in (".html", ".htm")
-    require(html, "a report is an HTML file", repr(place.name), "Use the suffix .html.")
+    refuse_if(not html, "a report is an HTML file", repr(place.name), "Use the suffix .html.")
     return place
 
 

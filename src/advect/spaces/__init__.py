@@ -1,5 +1,5 @@
 """Feature spaces common to two datasets, and the way back: image sizes, channels, columns,
-encoders, scale and principal components.
+scale and principal components.
 """
 
 from advect.spaces.feature_space import FeatureSpace, harmonize

@@ -14,14 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_kind, check_known
-from advect._util.progress import Progress
+from advect._util.checks import check_finite, check_kind, check_known, refuse_if
 from advect.data.dataset import LabeledDataset, Table
 from advect.errors import InputError
-from advect.spaces.encoding import Coder, Encoding
 from advect.spaces.fitting import fit_steps
 from advect.spaces.images import Pixels
-from advect.spaces.inputs import as_dataset, in_form_of, require
 from advect.spaces.steps import (
     Columns,
     Names,
@@ -35,7 +32,7 @@ from advect.spaces.steps import (
 )
 
 _NAME, _VERSION = "advect.FeatureSpace", 1
-_STEPS = {step.kind: step for step in (Pixels, Columns, Scale, Projection, Encoding)}
+_STEPS = {step.kind: step for step in (Pixels, Columns, Scale, Projection)}
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, None: None}
 Samples = TypeVar("Samples", LabeledDataset, Tensor, np.ndarray)
 
@@ -50,11 +47,6 @@ class Side:
     dtype: torch.dtype | None = None
     table: Table | None = None
 
-    @property
-    def coders(self) -> dict[str, Coder]:
-        """The encoder and the decoder, if there are any."""
-        return {what: coder for step in self.steps for what, coder in step.coders.items()}
-
     def to_dict(self) -> dict[str, Any]:
         return {
             "sample_shape": list(self.shape),
@@ -65,8 +57,15 @@ class Side:
         }
 
     @classmethod
-    def from_dict(cls, facts: Any, **coders: Any) -> Side:
-        steps = [_STEPS[entry["kind"]].from_dict(entry, **coders) for entry in facts["steps"]]
+    def from_dict(cls, facts: Any) -> Side:
+        for entry in facts["steps"]:
+            refuse_if(
+                entry["kind"] == "encode",
+                "this feature space has an encoder, which only version 0.2 can open",
+                entry.get("encoder"),
+                "Encode the samples with data.replace(x=network(data.samples)) and fit again.",
+            )
+        steps = [_STEPS[entry["kind"]].from_dict(entry) for entry in facts["steps"]]
         table = None if facts.get("table") is None else Table.from_dict(facts["table"])
         return cls(*_shape_and_columns(facts), tuple(steps), _DTYPES[facts.get("dtype")], table)
 
@@ -110,9 +109,6 @@ class FeatureSpace:
         columns: str | None = None,
         scale: str | None = None,
         project: int | None = None,
-        encoder: Any = None,
-        decoder: Any = None,
-        progress: Progress = None,
     ) -> FeatureSpace:
         """Fit the space of ``harmonize``, which describes the options."""
         for data in (source, target):
@@ -120,16 +116,15 @@ class FeatureSpace:
             check_kind("harmonize needs datasets", data, LabeledDataset, remedy)
             _refuse_laws(data)
         devices = source.x.device, target.x.device
-        require(
-            devices[0] == devices[1],
+        refuse_if(
+            devices[0] != devices[1],
             "datasets must be on one device",
             devices[1],
             "Use .to(device).",
         )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         sets = source.to(dtype=dtype), target.to(dtype=dtype)
-        coders = encoder, decoder, progress
-        steps, shape, names = fit_steps(sets, size, channels, columns, scale, project, *coders)
+        steps, shape, names = fit_steps(sets, size, channels, columns, scale, project)
         sides = (
             Side(data.sample_shape, data.columns, tuple(side), data.x.dtype, data.table)
             for data, side in zip((source, target), steps, strict=True)
@@ -183,21 +178,12 @@ class FeatureSpace:
         return self._side(side).shape
 
     def kinds(self, side: str) -> tuple[str, ...]:
-        """Kinds of the steps of a side: columns, pixels, encode, scale, project."""
+        """Kinds of the steps of a side: columns, pixels, scale, project."""
         return tuple(step.kind for step in self._side(side).steps)
-
-    def invertible(self, side: str) -> bool:
-        """False for an encoder without a decoder."""
-        return all(step.invertible for step in self._side(side).steps)
 
     def dropped(self, side: str) -> tuple[str, ...]:
         """Columns of a side that ``columns="common"`` left out; ``invert`` gives their mean."""
         return tuple(name for step in self._side(side).steps for name in step.dropped)
-
-    def digests(self) -> dict[str, str]:
-        """Digests, or names, of the encoder and the decoder."""
-        coders = self._source.coders
-        return {what: coder.get_digest() or coder.name for what, coder in coders.items()}
 
     def describe(self) -> str:
         """The steps of each side, in three lines."""
@@ -213,7 +199,7 @@ class FeatureSpace:
         return f"FeatureSpace(sample_shape={self.sample_shape}, {sides})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The space as JSON-ready values; an encoder is saved as its name and digest alone.
+        """The space as JSON-ready values.
 
         Example:
             >>> import json, advect as ad
@@ -234,26 +220,15 @@ class FeatureSpace:
         return facts | {"digest": _digest(facts)}
 
     @classmethod
-    def from_dict(
-        cls, facts: Any, *, encoder: Any = None, decoder: Any = None, progress: Progress = None
-    ) -> FeatureSpace:
-        """The space that ``to_dict`` returned, with bit-identical results.
-
-        Args:
-            facts: the dictionary.
-            encoder, decoder: those of the fit; others are refused. ONNX files are opened again if
-                their path and content are the same.
-            progress: as in ``harmonize``.
-        """
-        coders = {"encoder": encoder, "decoder": decoder}
+    def from_dict(cls, facts: Any) -> FeatureSpace:
+        """The space that ``to_dict`` returned, with bit-identical results."""
         try:
             content = {name: value for name, value in facts.items() if name != "digest"}
             saved = facts["kind"], facts["version"], facts.get("digest", _digest(content))
             if saved != (_NAME, _VERSION, _digest(content)):  # 0.2.0 wrote no digest
                 raise ValueError("another version or changed content")
             common = *_shape_and_columns(facts), _DTYPES[facts["dtype"]]
-            options = {**coders, "progress": progress}
-            source, target = (Side.from_dict(facts[s], **options) for s in ("source", "target"))
+            source, target = (Side.from_dict(facts[side]) for side in ("source", "target"))
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as e:
@@ -262,11 +237,6 @@ class FeatureSpace:
                 f"{type(e).__name__}: {e!s:.200}",
                 "Pass the result of FeatureSpace.to_dict, or fit the space again.",
             ) from None
-        for what, coder in coders.items():
-            fits = coder is None or what in source.coders
-            require(
-                fits, f"this space was fitted without {what}", type(coder).__name__, "Leave it out."
-            )
         return cls(*common, source, target)
 
     def _side(self, side: str) -> Side:
@@ -280,10 +250,14 @@ def _read(data: LabeledDataset, side: Side, what: str, remedy: str) -> Tensor:
     names, columns, shape = data.columns, side.columns, side.shape
     if names is not None and columns is not None:
         same = {*names} == {*columns}
-        require(same, f"{what} must have the columns {listed(columns)}", listed(names), remedy)
+        refuse_if(
+            not same, f"{what} must have the columns {listed(columns)}", listed(names), remedy
+        )
         return data.x if names == columns else select(data.x, names, columns, {})
     fits = data.sample_shape in (shape, (math.prod(shape),))
-    require(fits, f"{what} must have shape {shape}, one sample to a row", data.sample_shape, remedy)
+    refuse_if(
+        not fits, f"{what} must have shape {shape}, one sample to a row", data.sample_shape, remedy
+    )
     return data.x
 
 
@@ -297,6 +271,16 @@ def _like(data: Any, samples: LabeledDataset, x: Tensor, side: Side) -> Any:
     return data if side.dtype is None else data.to(dtype=side.dtype)
 
 
+def as_dataset(data: Any) -> LabeledDataset:
+    """A dataset as it is, an array (n, …) as a dataset without labels."""
+    return data if isinstance(data, LabeledDataset) else LabeledDataset(data)
+
+
+def in_form_of(data: Any, samples: Tensor) -> Any:
+    """Samples as a tensor if ``data`` is one, otherwise as a numpy array."""
+    return samples if torch.is_tensor(data) else samples.numpy()
+
+
 def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
     return tuple(facts["sample_shape"]), facts["columns"] and tuple(facts["columns"])
 
@@ -304,7 +288,7 @@ def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
 def _refuse_laws(data: LabeledDataset) -> None:
     remedy = "Harmonize first, or drop them with .replace(law=None, law_index=None)."
     what = "label laws belong to the space in which they were computed"
-    require(data.law is None, what, "a dataset with laws", remedy)
+    refuse_if(data.law is not None, what, "a dataset with laws", remedy)
 
 
 def _digest(facts: Any) -> str:
@@ -320,8 +304,6 @@ def harmonize(
     columns: str | None = None,
     scale: str | None = None,
     project: int | None = None,
-    encoder: Any = None,
-    progress: Progress = None,
 ) -> tuple[LabeledDataset, ...]:
     """Bring two or more datasets into one feature space and one dtype.
 
@@ -348,13 +330,9 @@ def harmonize(
         project: number of principal components to keep, of both datasets together. If the features
             differ (other dimensions, images with vectors, other columns), each side is projected to
             its own components; then only the geometry within each dataset is meaningful.
-        encoder: features to use instead of the samples, once these have one size, channels and
-            columns: a torch module, a function of a batch or the path of an ONNX file. Images come
-            as (n, H, W) or (n, H, W, 3), others as (n, d). ``scale`` and ``project`` apply to its
-            output. Of a fitted scikit-learn transformer, pass the method ``transform``.
-            ``FeatureSpace.fit`` also takes its inverse as ``decoder``.
-        progress: None shows the progress of a slow encoder, False is silent, or a function of
-            (done, total).
+
+    To work in the features of a network, encode the samples of both datasets first:
+    ``data.replace(x=network(data.samples))``.
 
     Raises:
         InputError: vectors of different dimension or columns, images with vectors, different
@@ -370,19 +348,18 @@ def harmonize(
         >>> ad.harmonize(first, second)[0].x.tolist()
         [[80.0, 180.0], [60.0, 160.0]]
     """
-    options = {"size": size, "channels": channels, "scale": scale, "encoder": encoder}
+    options = {"size": size, "channels": channels, "scale": scale}
     if not more:
-        only_two = {"columns": columns, "project": project}
-        space = FeatureSpace.fit(source, target, **options, **only_two, progress=progress)
+        space = FeatureSpace.fit(source, target, **options, columns=columns, project=project)
         return space.apply(source), space.apply(target, side="target")
-    what = "more than two datasets can only be resized, encoded or scaled to [0, 1]"
-    remedy = 'Use size, channels, encoder or scale="unit", or harmonize pairs.'
+    what = "more than two datasets can only be resized or scaled to [0, 1]"
+    remedy = 'Use size, channels or scale="unit", or harmonize pairs.'
     pairs_only = scale not in (None, "unit") or project is not None or columns is not None
-    require(not pairs_only, what, "scale, project or columns", remedy)
+    refuse_if(pairs_only, what, "scale, project or columns", remedy)
     sets = [source, target, *more]
     if len({data.sample_shape for data in sets}) == 1 and not any(options.values()):
         return (*sets,)
-    return (*in_space_of_largest(sets, partial(FeatureSpace.fit, **options, progress=progress)),)
+    return (*in_space_of_largest(sets, partial(FeatureSpace.fit, **options)),)
 
 
 def in_space_of_largest(
@@ -394,5 +371,5 @@ def in_space_of_largest(
     moved = [space.apply(data) for space, data in zip(spaces, sets, strict=True)]
     shapes = {data.sample_shape for data in moved}
     got, remedy = ", ".join(map(str, shapes)), "Give images a size and channels."
-    require(len(shapes) == 1, "the datasets do not fit one feature space", got, remedy)
+    refuse_if(len(shapes) != 1, "the datasets do not fit one feature space", got, remedy)
     return moved

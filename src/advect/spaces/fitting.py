@@ -9,13 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known, check_sides
-from advect._util.progress import Progress
+from advect._util.checks import check_count, check_known, check_sides, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
-from advect.spaces.encoding import Encoding, as_coder, run_coder
 from advect.spaces.images import Pixels, image_shape, layout
-from advect.spaces.inputs import require
 from advect.spaces.steps import (
     SCALES,
     Columns,
@@ -40,29 +37,14 @@ def fit_steps(
     columns: str | None,
     scale: str | None,
     project: int | None,
-    encoder: Any,
-    decoder: Any,
-    progress: Progress,
 ) -> tuple[Steps, tuple[int, ...], Names]:
     """The steps of both sides, and the shape and columns of the space; see ``harmonize``."""
     for name, value in {"channels": channels, "columns": columns, "scale": scale}.items():
         check_known(name, _KNOWN[name][0] if value is None else value, _KNOWN[name])
     check_count("project", 1 if project is None else project)
-    coders = decoder is None or encoder is not None
-    require(coders, "decoder needs an encoder", "a decoder alone", "Pass both, or neither.")
     steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project)
     what = 'scale="standardize-target" needs the same features on both sides'
-    require(shared or scale != SCALES[1], what, "others", 'Pass scale="standardize".')
-    if encoder is not None:
-        coder = as_coder(encoder, "encoder")
-        decoder = None if decoder is None else as_coder(decoder, "decoder")
-        x = applied(steps[0], sets[0].x.detach()[:2])
-        features = run_coder(coder, x, shape, "encoder")
-        step = Encoding(shape, features.shape[1], coder, decoder, progress)
-        if decoder is not None:
-            step.invert(features)
-        _append(steps, step, step)
-        shape, names = (step.dim,), None
+    refuse_if(not shared and scale == SCALES[1], what, "others", 'Pass scale="standardize".')
     if scale is None and project is None:
         return steps, shape, names
     x = [applied(side, data.x.detach()) for side, data in zip(steps, sets, strict=True)]
@@ -100,7 +82,12 @@ def _layout_steps(
     size = None if size is None else check_sides(size)
     named = source.columns is not None and target.columns is not None
     remedy = "Name them with LabeledDataset(…, columns=…), or leave the option out."
-    require(columns is None or named, "columns needs column names on both sides", shapes, remedy)
+    refuse_if(
+        columns is not None and not named,
+        "columns needs column names on both sides",
+        shapes,
+        remedy,
+    )
     if images[0] is not None and images[1] is not None:
         gray = channels == "gray" or (channels is None and images[0][0] == images[1][0] == 1)
         size = size or (max(images[0][1], images[1][1]), max(images[0][2], images[1][2]))
@@ -111,7 +98,7 @@ def _layout_steps(
                 side.append(Pixels(data.sample_shape, shape))
         return steps, shape, None, True
     absent = size is None and channels is None
-    require(absent, "size and channels are for images", shapes, "Leave them out.")
+    refuse_if(not absent, "size and channels are for images", shapes, "Leave them out.")
     if source.columns is not None and target.columns is not None:
         if columns or project is None or {*source.columns} == {*target.columns}:
             steps, names = _column_steps(sets, source.columns, target.columns, columns)
@@ -143,15 +130,15 @@ def _column_steps(
     if columns is None:
         for given, absent in zip((first, second), lacking, strict=True):
             categories = {category.get(name) for name in given} - {None}
-            require(
-                all(category.get(name) in categories for name in absent),
+            refuse_if(
+                not all(category.get(name) in categories for name in absent),
                 "both datasets must have the same columns",
                 f"{listed(lacking[0])} missing in the source, {listed(lacking[1])} missing in the target",
                 'Pass columns="common", or rename them with .replace(columns=…).',
             )
         wanted = (*second, *lacking[1])
     remedy = "Rename them with .replace(columns=…), or pass project=k."
-    require(wanted, "the datasets share no column", listed(first), remedy)
+    refuse_if(not wanted, "the datasets share no column", listed(first), remedy)
     steps: Steps = ([], [])
     for side, data, given in zip(steps, sets, (first, second), strict=True):
         if given != wanted:

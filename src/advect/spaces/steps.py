@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util.checks import check_finite, refuse_if
 from advect.data.laws.linalg import principal_axes
-from advect.spaces.inputs import require
 
 Names = tuple[str, ...] | None
 SCALES = ("standardize", "standardize-target", "unit")
@@ -39,25 +38,16 @@ class Step:
     keeps_kinds: ClassVar[bool] = False  # whether columns keep their kinds
 
     @property
-    def invertible(self) -> bool:
-        return True
-
-    @property
     def dropped(self) -> tuple[str, ...]:
         """Columns that are left out."""
         return ()
-
-    @property
-    def coders(self) -> dict[str, Any]:
-        """The encoder and the decoder."""
-        return {}
 
     def to_dict(self) -> dict[str, Any]:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: v.tolist() if torch.is_tensor(v) else v for name, v in values.items()}
 
     @classmethod
-    def from_dict(cls, facts: Any, **coders: Any) -> Self:
+    def from_dict(cls, facts: Any) -> Self:
         return cls(**{entry.name: _read(entry.type, facts[entry.name]) for entry in fields(cls)})
 
 
@@ -135,7 +125,7 @@ class Projection(Step):
     def fit(cls, k: int, x: Tensor) -> Projection:
         n, d = x.shape
         what = f"{n} samples of dimension {d} have at most {min(n - 1, d)} components"
-        require(k <= min(n - 1, d), what, f"project={k}", "Lower project, or add samples.")
+        refuse_if(k > min(n - 1, d), what, f"project={k}", "Lower project, or add samples.")
         centre = x.double().mean(dim=0)
         return cls(centre.cpu(), principal_axes([x.double() - centre])[1][:k].cpu())
 

@@ -104,7 +104,7 @@ def of_growth(values: Sequence[float]) -> list[Note]:
     )
     remedy = (
         "Use a smaller step_size, or a solver without random batches, so that steps are controlled; "
-        "or flow in the features: ad.harmonize(…, encoder=…)."
+        "or flow in the features: data.replace(x=network(data.samples))."
     )
     return [Note(what, remedy)]
 

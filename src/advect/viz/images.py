@@ -12,10 +12,9 @@ import numpy as np
 import torch
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_positive
+from advect._util.checks import check_count, check_positive, refuse_if
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.spaces.images import Pixels, layout
-from advect.spaces.inputs import require
 from advect.viz.points import Panel
 from advect.viz.states import (
     Frames,
@@ -85,9 +84,11 @@ def _image_datasets(states: Sequence[State]) -> list[LabeledDataset]:
     data = [state.dataset for state in states]
     shape = data[0].sample_shape
     what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-    require(layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    refuse_if(not layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
     sizes = sorted({(len(each), each.sample_shape) for each in data})
-    require(len(sizes) == 1, "frames must have the same samples", sizes, "Take them from one flow.")
+    refuse_if(
+        len(sizes) != 1, "frames must have the same samples", sizes, "Take them from one flow."
+    )
     return data
 
 
@@ -190,7 +191,7 @@ def animation(
     path, fps = Path(path), check_positive("fps", fps)
     kind = path.suffix.removeprefix(".").lower()
     what = "an animation is a .gif or .webp file"
-    require(kind in ("gif", "webp"), what, repr(path.name), "Change the suffix.")
+    refuse_if(kind not in ("gif", "webp"), what, repr(path.name), "Change the suffix.")
     states = states_of(trajectory)
     are_images = layout(states[0].dataset.sample_shape) is not None
     figures = _image_frames(states) if are_images else _particle_frames(states, target)

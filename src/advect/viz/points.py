@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advect._util.checks import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory
-from advect.spaces.inputs import require
 from advect.viz.states import (
     Curve,
     Frames,
@@ -93,7 +93,7 @@ def particles(
     paths = {name: states_of(row) for name, row in rows.items()} if trails else {}
     widths = {len(states) for states in grid.values()}
     what, remedy = "every row needs the same number of frames", "Pass columns=, for instance."
-    require(len(widths) == 1, what, sorted(widths), remedy)
+    refuse_if(len(widths) != 1, what, sorted(widths), remedy)
     (width,) = widths
     check_titles(titles, width)
     groups = [*grid.values(), *paths.values()]
@@ -190,7 +190,7 @@ class Panel:
             self._ellipses(axes, self.target, linewidth=1.0, linestyle=(0, (4, 2)))
         sizes = {tuple(state.dataset.x.shape) for state in trail}
         remedy = "Take the frames from one flow."
-        require(len(sizes) <= 1, "trails must follow the same samples", sizes, remedy)
+        refuse_if(len(sizes) > 1, "trails must follow the same samples", sizes, remedy)
         if len(trail) > 1:
             rows = some_rows(len(data), _MAX_TRAILS)
             lines = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)

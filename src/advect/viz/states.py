@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_known
+from advect._util.checks import check_count, check_kind, check_known, refuse_if
 from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Frame, Trajectory
-from advect.spaces.inputs import require
 from advect.transport.transport import check_dataset
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def states_of(
     if columns is None and not isinstance(frames, list | tuple):
         columns = of_flow
     remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
-    require(len(frames), "there must be a frame to draw", "none", remedy)
+    refuse_if(not len(frames), "there must be a frame to draw", "none", remedy)
     return [_state(frames[position]) for position in spread(len(frames), columns)]
 
 
@@ -103,7 +102,7 @@ def names_of(datasets: Iterable[LabeledDataset]) -> list:
 
 def check_titles(titles: Sequence[str] | None, n: int) -> None:
     count = n if titles is None else len(titles)
-    require(count == n, f"there must be {n} titles", count, "Pass one for each frame.")
+    refuse_if(count != n, f"there must be {n} titles", count, "Pass one for each frame.")
 
 
 def as_array(values: Tensor) -> np.ndarray:
@@ -135,7 +134,7 @@ def plane_view(
     target above a feature or the first principal component, other data two principal components."""
     dims = {data.dim for data in datasets}
     remedy = "Bring the datasets to one feature space with ad.harmonize."
-    require(len(dims) == 1, "all frames and the target need one dimension", sorted(dims), remedy)
+    refuse_if(len(dims) != 1, "all frames and the target need one dimension", sorted(dims), remedy)
     if feature is not None or not all(map(has_classes, datasets)):
         across, name = _first_coordinate(datasets, feature)
         names = (name, target_names(datasets[0])[0])

@@ -10,10 +10,9 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import pdist, squareform
 
-from advect._util.checks import check_kind
+from advect._util.checks import check_kind, refuse_if
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
-from advect.spaces.inputs import require
 from advect.transport.distance import Distance
 from advect.viz.theme import (
     SMALL,
@@ -64,9 +63,7 @@ def class_table(
             table, partners, default = table.soft, table.hard, "share of each class"
     what = "a table must be a ClassTable, a Distance or a ClassMatching"
     check_kind(what, table, ClassTable, "Use distance.class_distances, for instance.")
-    require(
-        0 not in table.shape, "a table needs rows and columns", table.shape, "Check the classes."
-    )
+    refuse_if(0 in table.shape, "a table needs rows and columns", table.shape, "Check the classes.")
     values, title = np.asarray(table, dtype=float), default if title is None else title
     figure, axes = _heat_map(values, table.rows, table.columns, title)
     for name, partner in partners.items():
@@ -178,14 +175,14 @@ def pairwise(
     """
     if names is None:
         has_names, remedy = hasattr(values, "names"), "Pass names, or what ad.pairwise returned."
-        require(has_names, "a figure of distances needs names", type(values).__name__, remedy)
+        refuse_if(not has_names, "a figure of distances needs names", type(values).__name__, remedy)
         values, names = values.values, values.names
     names = list(names or ())
     distances = _check(values, names)
     complete = complete_part(distances)
     known, shown = distances[np.ix_(complete, complete)], [names[i] for i in complete]
     if not heat:
-        require(len(complete) >= 3, "a map needs three datasets", len(complete), "Add some.")
+        refuse_if(len(complete) < 3, "a map needs three datasets", len(complete), "Add some.")
         return _map(known, shown, title)
     if len(complete) > 1:
         tree = linkage(squareform(known, checks=False), "average", optimal_ordering=True)
@@ -228,12 +225,12 @@ def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
     k = len(names)
     what = "distances must be (k, k), with k names and k at least 2"
     got = f"shape {distances.shape}, {k} names"
-    require(k >= 2 and distances.shape == (k, k), what, got, "Check both.")
+    refuse_if(k < 2 or distances.shape != (k, k), what, got, "Check both.")
     size = 1e-6 * np.nanmax(distances, initial=1e-300)
     bad = np.isinf(distances).any() or (distances < 0).any() or np.diagonal(distances).max() > size
     even = np.allclose(distances, distances.T, rtol=1e-4, atol=size, equal_nan=True)
     what = "distances must be finite, not negative, symmetric and 0 on the diagonal"
-    require(even and not bad, what, "other values", "Use NaN for failed pairs.")
+    refuse_if(not even or bad, what, "other values", "Use NaN for failed pairs.")
     distances = (distances + distances.T) / 2
     np.fill_diagonal(distances, 0)
     return distances

@@ -13,8 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_positive
-from advect.spaces.inputs import require
+from advect._util.checks import check_positive, refuse_if
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,7 +190,7 @@ def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
     path, dpi = Path(path), check_positive("dpi", dpi)
     known = figure.canvas.get_supported_filetypes()
     kind, remedy = path.suffix.removeprefix(".").lower(), f"Use {', '.join(sorted(known))}."
-    require(kind in known, "a figure needs the suffix of a format", repr(path.name), remedy)
+    refuse_if(kind not in known, "a figure needs the suffix of a format", repr(path.name), remedy)
     figure.draw_without_rendering()  # the layout of the first pass is only nearly right
     content = io.BytesIO()
     ground = figure.get_facecolor()

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyarrow import types
 
 from advect._util.checks import check_known, refuse_if
-from advect.errors import InputError
 from advect.io.formats.content import Content, are_images, as_names, number_dtype
 from advect.io.formats.guard import check_size, damaged
 from advect.io.formats.table import Column, Layout, Table, grid_names, grid_shape, not_a_number
@@ -128,11 +127,13 @@ def _feature(
         sizes = pc.list_value_length(cells).to_numpy(zero_copy_only=False)
         if sizes[0] == 0:
             raise not_a_number(path, 0, name, None)
-        if (sizes != sizes[0]).any():
-            row = int(np.argmax(sizes != sizes[0]))
-            what = f"lists of column {name!r} must have one length in {path}"
-            got = f"{sizes[row]} in row {row * n // len(cells)} where row 0 has {sizes[0]}"
-            raise InputError(what, got, "Make all samples of one shape.")
+        row = int(np.argmax(sizes != sizes[0]))  # 0 if all are alike
+        refuse_if(
+            sizes[row] != sizes[0],
+            f"lists of column {name!r} must have one length in {path}",
+            f"{sizes[row]} in row {row * n // len(cells)} where row 0 has {sizes[0]}",
+            "Make all samples of one shape.",
+        )
         lengths.append(int(sizes[0]))
         cells = cells.flatten()
     is_category = types.is_dictionary(cells.type)
@@ -160,8 +161,12 @@ def _feature(
         got,
         "In pandas: (df[c] - df[c].min()) / pd.Timedelta(days=1). Or leave it out.",
     )
-    if not is_text(kind) or lengths:
-        raise InputError("features must be numbers", got, "Convert it, or pass columns=[…].")
+    refuse_if(
+        lengths or not is_text(kind),
+        "features must be numbers",
+        got,
+        "Convert it, or pass columns=[…].",
+    )
     if not onehot:
         texts = cells.to_pylist()
         row = next((row for row, text in enumerate(texts) if not is_number(text)), 0)

@@ -114,9 +114,13 @@ class Content:
         position: dict[Any, int] = {None: -1}
         position |= {name: code for code, name in enumerate(self.classes or ())}
         labels = [None] * len(self) if self.labels is None else self.labels
-        if unknown := set(labels) - position.keys():
-            got = f"{unknown.pop()!r} with classes {self.classes} in {self.path}"
-            raise InputError("labels must be among classes", got, "Name all classes.")
+        unknown = list(set(labels) - position.keys())
+        refuse_if(
+            unknown,
+            "labels must be among classes",
+            f"{unknown[:1]} with classes {self.classes} in {self.path}",
+            "Name all classes.",
+        )
         return np.array([position[label] for label in labels], np.int64)
 
 
@@ -182,9 +186,12 @@ def number_dtype(x: Any, where: object) -> np.dtype:
     """The floating dtype for features that are stored like this: float64 for whole numbers that
     float32 would round."""
     kind, size = x.dtype.kind, x.dtype.itemsize
-    if kind not in "fiub":
-        what = "real" if kind == "c" else "numbers"
-        raise InputError(f"features must be {what} in {where}", x.dtype, "Store plain numbers.")
+    refuse_if(
+        kind not in "fiub",
+        f"features must be {'real' if kind == 'c' else 'numbers'} in {where}",
+        x.dtype,
+        "Store plain numbers.",
+    )
     wide = kind == "f" and size > 4
     if kind in "iu" and size >= 4 and x.size:
         wide = max(int(x.max()), -int(x.min())) >= 2**24

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,9 @@ def write_folder(path: Path, content: Content) -> None:
         "no targets": content.targets is None,
         "images with values from 0 to 1": low >= -1 and high <= 2,
     }
-    if unmet := [need for need, holds in needs.items() if not holds]:
-        got = f"shape {x.shape[1:]}, values from {low:g} to {high:g}"
-        raise InputError(f"a folder of images needs {unmet[0]}", got, "Save as .npz.")
+    got = f"shape {x.shape[1:]}, values from {low:g} to {high:g}"
+    for need, holds in needs.items():
+        refuse_if(not holds, f"a folder of images needs {need}", got, "Save as .npz.")
     if low < 0 or high > 1:
         share = float(((x < 0) | (x > 1)).mean())
         text = f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped"
@@ -177,9 +178,8 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any]]:
     whole = text_labels(texts) is not str and not any(text.endswith(".0") for text in texts)
     names: list[Any] = [int(t) if whole else "" if t == "%" else unquote(t) for t in texts]
     by_name = dict(zip(names, directories, strict=True))
-    if len(by_name) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError("two directories are one class", f"{twice!r} in {path}", "Rename one.")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    refuse_if(twice, "two directories are one class", f"{twice} in {path}", "Rename one.")
     pairs = [(file, name) for name in class_names(names) for file in _images(by_name[name])]
     return [file for file, _ in pairs], [name for _, name in pairs]
 
@@ -189,8 +189,9 @@ def _images(directory: Path) -> list[Path]:
     entries = _visible(directory)
     files = [file for file in entries if _is_image(file)]
     others = [file.name for file in entries if not _is_image(file)]
-    if inner := [file for file in entries if file.is_dir()]:
-        raise InputError("classes must not hold directories", inner[0], "Move its images up.")
+    inner = [file.name for file in entries if file.is_dir()]
+    what = "classes must not hold directories"
+    refuse_if(inner, what, f"{inner} in {directory}", "Move the images up.")
     for file in files:
         check_regular(file)
     remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."

@@ -33,11 +33,10 @@ _OURS = {
     "csv": Format("tables.read_csv", "tables.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
     "parquet": Format("tables.read_parquet", "tables.write_parquet", (".parquet",)),
     "folder": Format("folder.read_folder", "folder.write_folder"),
-    "idx": Format("arrays.read_idx"),
 }
 _ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _formats = dict(_OURS)
-OTHER_KINDS = ("name", "openml", "toy", "run")  # of references, besides formats of files
+OTHER_KINDS = ("name", "toy", "run")  # of references, besides formats of files
 
 
 def register_format(
@@ -134,7 +133,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     path = as_path(path)
     check_regular(path)
     if path.is_dir():
-        return "idx" if any(path.glob("*-idx?-ubyte*")) else "folder"
+        return "folder"
     suffix, kinds = _suffix(path), _kinds()
     check_known(f"suffix of {path.name} (or pass kind=…)", suffix, kinds)
     return kinds[suffix]
@@ -179,8 +178,12 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"{path!r} ({error})"
         raise InputError("a path must be a string or a Path", got, "Name a file.") from None
-    if "\0" in str(expanded) or not expanded.name:
-        raise InputError("a path must name a file or folder", repr(str(path)), "Name a file.")
+    refuse_if(
+        "\0" in str(expanded) or not expanded.name,
+        "a path must name a file or folder",
+        repr(str(path)),
+        "Name a file.",
+    )
     return expanded
 
 

@@ -47,8 +47,12 @@ def read_csv(
 ) -> Content:
     """A table of numbers. Labels are ints if all are whole numbers, else text without spaces
     around it; an empty cell is a missing label. ``true`` and ``false`` are 1 and 0."""
-    if delimiter is not None and (type(delimiter) is not str or len(delimiter) != 1):
-        raise InputError("delimiter must be one character", repr(delimiter), "Pass ',' or ';'.")
+    refuse_if(
+        delimiter is not None and (type(delimiter) is not str or len(delimiter) != 1),
+        "delimiter must be one character",
+        repr(delimiter),
+        "Pass ',' or ';'.",
+    )
     content = read_bytes(path, path.suffix == ".gz")
     check_size(path, 4 * len(content))
     try:

@@ -1,24 +1,47 @@
-"""Networks in ONNX files as functions of a batch of samples. Opening a file runs no code of it."""
+"""Networks as functions of samples: torch modules in evaluation mode, and ONNX files.
+
+Opening an ONNX file runs no code of it."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from advect._util.checks import refuse_if
 from advect.errors import InputError
+
+BATCH = 1024  # samples
+
+
+def evaluate(module: nn.Module, samples: Tensor) -> Tensor:
+    """Call a module on batches, in evaluation mode and without gradients.
+
+    The mode of each layer is restored afterwards.
+    """
+    modes = [(layer, layer.training) for layer in module.modules()]
+    parameter = next(module.parameters(), samples)
+    dtype = parameter.dtype if parameter.is_floating_point() else samples.dtype
+    try:
+        module.eval()
+        with torch.no_grad():
+            batches = samples.to(device=parameter.device, dtype=dtype).split(BATCH)
+            return torch.cat([module(batch) for batch in batches])
+    finally:
+        for layer, training in modes:
+            layer.training = training  # train() would also change the layers inside
 
 
 class OnnxModel:
     """The first output of a network with one input, for samples (n, …)."""
 
     def __init__(self, path: Path, what: str) -> None:
-        self.path, self.what, self.digest = path, what, file_digest(path, what)
+        refuse_if(not path.is_file(), f"no such file for {what}", path, "Check the path.")
+        self.path, self.what = path, what
         try:
             import onnxruntime
 
@@ -33,7 +56,7 @@ class OnnxModel:
             raise InputError("not an ONNX model, or damaged", got, "Export it again.") from None
         self._input = self._session.get_inputs()[0]
 
-    def __call__(self, samples: torch.Tensor) -> np.ndarray:
+    def __call__(self, samples: Tensor) -> np.ndarray:
         """Outputs of samples, which are reshaped if the network expects channels first or flat rows."""
         array = samples.detach().cpu().numpy()
         batch, *shape = (size if isinstance(size, int) else -1 for size in self._input.shape)
@@ -42,9 +65,9 @@ class OnnxModel:
                 array = np.moveaxis(array, 3, 1)
             array = array.reshape(len(array), *shape)
         array = array.astype("float64" if "double" in self._input.type else "float32")
-        size = len(array) if batch < 0 else batch
+        size = min(len(array), BATCH) if batch < 0 else batch
         parts = [array[start : start + size] for start in range(0, len(array), size)]
-        try:  # a network of one batch size: the last batch is filled up
+        try:  # the last batch is filled up, for a network of one batch size
             batches = [np.resize(part, (size, *array.shape[1:])) for part in parts]
             outputs = [self._session.run(None, {self._input.name: b})[0] for b in batches]
         except Exception as error:
@@ -52,10 +75,3 @@ class OnnxModel:
             remedy = "Resize the images, or export the network for samples of this shape."
             raise InputError(f"{self.what} must take samples like these", got, remedy) from None
         return np.concatenate(outputs)[: len(array)]
-
-
-def file_digest(path: Path, what: str) -> str:
-    """SHA-256 of a file and of the weights that torch.onnx writes beside it."""
-    refuse_if(not path.is_file(), f"no such file for {what}", path, "Check the path.")
-    files = (path, path.with_name(f"{path.name}.data"))
-    return hashlib.sha256(b"".join(p.read_bytes() for p in files if p.is_file())).hexdigest()
