@@ -100,6 +100,21 @@ def tree(**files):
     return plant
 
 
+def mnist(**files):
+    """A directory of IDX files; ``train_images`` is train-images-idx3-ubyte."""
+    names = {
+        name: f"{name.replace('_', '-')}-idx{3 if 'images' in name else 1}-ubyte" for name in files
+    }
+
+    def plant(path):
+        path.mkdir()
+        for name, content in files.items():
+            (path / names[name]).write_bytes(content)
+
+    return plant
+
+
+ONE, SHORT = bytes([0, 0, 8, 3, *[0, 0, 0, 1] * 3, 7]), bytes([0, 0, 8, 3, *[0, 0, 0, 1] * 3])
 X, Y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
 ROWS = "u,v,label\n1,2,a\n3,4,b\n"
 GOOD = {
@@ -198,6 +213,13 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(a__x=png(mode="RGBA")), {}, "transparent"),
     ("f", tree(a__x=png(mode="I;16")), {}, "8 bits"),
     ("f", tree(**{"a b__x": png(), "a%20b__y": png()}), {}, "one class"),
+    # IDX
+    ("m", mnist(train_images=b"", train_labels=b""), {}, "damaged"),
+    ("m", mnist(train_images=ONE.replace(b"\x08", b"\x07"), train_labels=ONE), {}, "damaged"),
+    ("m", mnist(train_images=SHORT, train_labels=ONE), {}, "damaged"),
+    ("m", mnist(train_images=ONE), {}, "train-labels"),
+    ("m", mnist(train_images=ONE, train_labels=bytes([0, 0, 8, 1, 0, 0, 0, 2, 3, 4])), {}, "labels must fit"),
+    ("m", mnist(train_images=ONE), {"split": "test"}, "t10k-images"),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import tempfile
@@ -260,6 +261,30 @@ def test_bytes_of_images_are_scaled(tmp_path):
         )
     np.save(tmp_path / "flat.npy", x.reshape(2, -1))  # not known to be images
     np.testing.assert_array_equal(open_source(tmp_path / "flat.npy").read(), x.reshape(2, -1))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "i4", "f4", "f8"])
+def test_idx_of_every_dtype(dtype, packed, tmp_path):
+    images = np.random.default_rng(0).integers(0, 100, (5, 3, 2)).astype(dtype)
+    codes = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
+    for name, rows in (("train", slice(3)), ("t10k", slice(3, 5))):
+        labels = np.arange(5, dtype=">i2")[rows]
+        for what, array, code in (
+            ("images-idx3", images[rows], codes[dtype]),
+            ("labels.idx1", labels, 11),
+        ):
+            head = bytes([0, 0, code, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+            content = head + array.astype(array.dtype.newbyteorder(">")).tobytes()
+            path = tmp_path / f"{name}-{what}-ubyte{'.gz' if packed else ''}"
+            path.write_bytes(gzip.compress(content) if packed else content)
+    scale = 255 if dtype == "u1" else 1
+    for split, rows in (("train", slice(3)), ("test", slice(3, 5)), ("all", slice(5))):
+        source = open_source(tmp_path, split=split)
+        np.testing.assert_array_equal(
+            source.read(), images[rows].astype("f4" if dtype != "f8" else "f8") / np.float32(scale)
+        )
+        assert source.labels == list(range(5))[rows]
 
 
 def test_labels_of_npz(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.error import URLError
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -239,6 +240,26 @@ def test_colours_come_last(monkeypatch):
     assert data.samples[0, 7, 5].tolist() == [1.0, 0.0, 0.0]
 
 
+def test_tables_of_openml(monkeypatch, nothing_set):
+    frame = pd.DataFrame(
+        {
+            "u": [1.0, 2.0],
+            "c": ["x", "y"],
+            "class": pd.Categorical(["b", "a"], categories=["b", "a"]),
+        }
+    )
+    openml = OpenML(monkeypatch, SimpleNamespace(frame=frame, target_names=["class"]))
+    data = load("openml:61?categorical=onehot")
+    assert data.classes == ("b", "a") and data.columns == ("u", "c=x", "c=y")
+    assert openml.asked[0]["data_id"] == 61 and openml.asked[0]["data_home"] == str(nothing_set)
+    assert load("openml:61?categorical=onehot&label=c").columns == ("u", "class=b", "class=a")
+    openml.answer = SimpleNamespace(frame=frame[["u"]], target_names=[])
+    assert not load("openml:61").labeled.any()
+    openml.answer = SimpleNamespace(frame=frame, target_names=["c", "class"])
+    with pytest.raises(InputError, match="one label column"):
+        load("openml:61")
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -278,6 +299,8 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("mnist", {"label": "y"}, "the dataset mnist"),
     ("emnist_letters", {}, "Put emnist_letters.npz"),
     ("kmnist", {}, "no network"),
+    ("openml:abc", {}, "number"),
+    ("openml:61", {}, "no network"),
     ("toy:gausians", {}, "Did you mean 'gaussians'"),
     ("toy:moons?classes=3", {}, "option of moons"),
     ("moons?generator=3", {}, "option of moons"),

