@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import advect as ad
 from advect.apps.models import encoded
-from advect.spaces.encoding import as_coder
 
 
 def lenet(classes: int = 10) -> nn.Module:
@@ -109,7 +108,7 @@ def halves(model: nn.Module, layer: str) -> tuple[nn.Sequential, nn.Sequential]:
 
 def features(body: nn.Module, data: ad.LabeledDataset) -> ad.LabeledDataset:
     """The dataset with the features that a network computes."""
-    return encoded(data, as_coder(body, "encoder"))
+    return encoded(data, body)
 
 
 def train(

@@ -241,7 +241,7 @@ BAD = {
     "reference classes, or": lambda x: torch.zeros(len(x), 5),
     "label for each": lambda x: torch.zeros(len(x) + 1, 3),
     "reference classes": lambda x: ["who"] * len(x),
-    "ONNX": "no model",
+    "callable": "no model",
     "torch module": 3,
     "shape": lambda x: torch.zeros(len(x), 2, 2),
 }
@@ -258,10 +258,10 @@ def test_errors():
         return ad.apps.repurpose(chain()[1], REFERENCE, FAR, **QUICK, encoder=encoder)
 
     for call, keyword in {
-        lambda: broken(lambda x: x[:1]): "encoder must",
+        lambda: broken(lambda x: x[:1]): "encoder",
         lambda: broken(lambda x: x * float("nan")): "finite",
-        lambda: broken(lambda x: x @ x): "encoder must",
-        lambda: broken("0"): "ONNX",
+        lambda: broken(lambda x: x @ x): "encoder",
+        lambda: broken("0"): "encoder",
         lambda: ad.apps.repurpose(scores, ad.LabeledDataset(REFERENCE.x), FAR): "reference",
         lambda: ad.apps.repurpose(scores, REFERENCE, FAR.x): "LabeledDataset",
         lambda: ad.apps.repurpose(scores, REFERENCE, FAR, n_steps=0): "n_steps",
