@@ -87,6 +87,7 @@ class Iteration:
         patience = stalled = 4 // every
         alternate = False
         while self.n_iter < max_iter:
+            product, scaling = self.u, self.u
             for _ in range(every):
                 product, scaling = self.kernel.times(marginals.a * self.u), self.u
                 self.u = marginals.row_scaling(product)

@@ -206,7 +206,7 @@ class Factored(Covariance):
         """The factors as one tensor (k, r, d), with rows of zeros where there are fewer than r."""
         if len(set(self.sizes)) == 1:
             return self.rows.reshape(len(self.sizes), -1, self.dim)
-        return pad_sequence(self.rows.split(self.sizes), batch_first=True)
+        return pad_sequence(list(self.rows.split(self.sizes)), batch_first=True)
 
     def along(self, directions: Tensor) -> Tensor:
         squares = (self.rows.to(directions) @ directions).square().T  # (p, rows)
