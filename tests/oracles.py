@@ -72,10 +72,9 @@ def central_differences(function, x: torch.Tensor, step: float = 1e-6) -> torch.
 
 
 def slopes_in_parts(function, x: torch.Tensor, gradient: torch.Tensor, step: float = 1e-6):
-    """The slopes of F along directions that a gradient says, and those by central differences: each
-    entry is in one direction, eight of them with random signs. An entry that is off shows as in a
-    difference of its own, for an eighth of the work.
-    """
+    """The slopes of F along directions that a gradient says, and those by central differences: each entry is in one
+    direction, eight of them with random signs. An entry that is off shows as in a difference of its own, for an
+    eighth of the work."""
     generator = torch.Generator().manual_seed(x.numel())
     signs = 2.0 * torch.randint(2, x.shape, generator=generator).to(x) - 1
     order = torch.randperm(x.numel(), generator=generator)

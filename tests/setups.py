@@ -1,6 +1,4 @@
-"""Ordinary flows with default cost and solver: nine that were seen to rise, and five more. Small,
-of fixed seeds.
-"""
+"""Ordinary flows with default cost and solver: nine that were seen to rise, and five more. Small, of fixed seeds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -27,10 +27,7 @@ def partly(data, each):
     return data.replace(y=torch.full_like(data.y, -1).index_copy(0, first, data.y[first]))
 
 
-METHODS = [
-    LabelMethod("propagate", "features", 5, 0.9),
-    LabelMethod("refine", "features", 5, 0.9),
-]
+METHODS = [LabelMethod("propagate", "features", 5, 0.9), LabelMethod("refine", "features", 5, 0.9)]
 
 
 @pytest.mark.parametrize("way", METHODS, ids=str)

@@ -1,6 +1,4 @@
-"""Re-purposing by features of a model, without labels, with a classifier's posterior; and what it
-recommends.
-"""
+"""Re-purposing by features of a model, without labels, with a classifier's posterior; and what it recommends."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,5 @@
-"""Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is
-found where one is better, and what is said where nothing can be held out.
-"""
+"""Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is found where one
+is better, and what is said where nothing can be held out."""
 
 import warnings
 

@@ -1,10 +1,9 @@
-"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at
-any moment.
-"""
+"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at any moment."""
 
 import json
 import os
 import random
+import resource
 import shlex
 import signal
 import subprocess
@@ -64,6 +63,26 @@ def test_help_does_not_load_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def user_time(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+@pytest.mark.slow
+def test_help_is_quick():
+    """Half a second or, on a slow machine, a third of the time that importing torch takes there."""
+    taken = min(user_time("-m", "advect", "flow", "--help") for _ in range(3))
+    assert taken < 0.5 or taken < user_time("-c", "import torch") / 3
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_quietly(tmp_path):
+    line = f"{sys.executable} -m advect data list | head -1"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1 and done.stderr == ""
 
 
 @pytest.fixture(scope="module")

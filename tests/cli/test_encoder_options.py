@@ -1,6 +1,5 @@
-"""``--space.encoder``: every command in the features of an encoder, which is opened again by itself and
-refused when it is another one.
-"""
+"""``--space.encoder``: every command in the features of an encoder, which is opened again by itself and refused when
+it is another one."""
 
 from __future__ import annotations
 

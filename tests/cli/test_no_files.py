@@ -1,6 +1,5 @@
-"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing
-hangs, nothing is lost.
-"""
+"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing hangs, nothing is
+lost."""
 
 import os
 import shutil

@@ -71,16 +71,23 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     assert run("flow", A, B, "-o", "run", "--n-steps", "1") == 0
     assert not Path(".run.lock").exists()
     process = holder("run")
-    for words in (
-        ["resume", "run"],
-        ["flow", A, B, "-o", "run", "--overwrite"],
-    ):
+    for words in (["resume", "run"], ["flow", A, B, "-o", "run", "--overwrite"]):
         assert run(*words) == 2 and f"process {process.pid}" in capsys.readouterr().err
     before = content("run")
     assert (
         main(["show", "run", "-q"]) == 0 and main(["report", "run", "-o", "page.html", "-q"]) == 0
     )  # readers may look
     assert content("run") == before
+
+
+@pytest.mark.slow
+def test_of_two_flows_at_the_same_time_one_is_refused():
+    words = [*FLOW, "--n-steps", "30", "--record-every", "1"]
+    both = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    assert "another process" in "".join(said) or "already" in "".join(said)
+    assert Trajectory.open("run").indices == list(range(31))
 
 
 @pytest.mark.slow
@@ -100,21 +107,33 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert Trajectory.open("disk/run").indices[-1] == 4
 
 
+def flow(*callbacks):
+    data = ad.LabeledDataset([[4.0]], ["a"])
+    return ad.flow(data, ad.Potential(ad.norm()), n_steps=1, callbacks=callbacks)
+
+
+def writers():
+    metric = ad.Metric("n", len, directory="run")
+    return ad.Recorder(directory="run"), ad.Checkpoint("run"), metric
+
+
 def test_from_python_too(holder):
     process = holder("run")
-    for watch in (
-        ad.Recorder(directory="run"),
-        ad.Checkpoint("run"),
-        ad.Metric("n", len, directory="run"),
-    ):
+    for watch in writers():
         with pytest.raises(ad.InputError, match=f"process {process.pid} "):
-            ad.flow(
-                ad.LabeledDataset([[4.0]], ["a"]),
-                ad.Potential(ad.norm()),
-                n_steps=1,
-                callbacks=[watch],
-            )
+            flow(watch)
     assert not Path("run").exists()
+
+
+def test_a_flow_that_fails_releases_its_lock(holder):
+    def fail(step):
+        raise OSError("full")
+
+    for watch in writers():
+        with pytest.raises(OSError, match="full"):
+            flow(watch, fail)
+        assert not Path(".run.lock").exists()
+    holder("run")
 
 
 def test_places_without_locks_say_so(monkeypatch):

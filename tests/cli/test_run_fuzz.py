@@ -1,6 +1,5 @@
-"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a
-traceback, never a hang.
-"""
+"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a traceback, never a
+hang."""
 
 import json
 import random
@@ -10,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 import advect as ad
 from advect.cli.app import main
@@ -51,10 +51,7 @@ def cli(*words):
     return lambda: main([*words, "-q"])
 
 
-SHOW, RESUME = (
-    cli("show", "run"),
-    cli("resume", "run", "--n-steps", "4", "--no-report"),
-)
+SHOW, RESUME = (cli("show", "run"), cli("resume", "run", "--n-steps", "4", "--no-report"))
 REPORT = cli("report", "run", "-o", "page.html", "--overwrite")
 APPLY = cli("map", "apply", "map", A, "-o", "out.npz", "--overwrite")
 CONVERT = cli("data", "convert", "run:run@-1", "-o", "out.npz", "--overwrite")
@@ -156,9 +153,7 @@ def stop(*_):
 
 
 def unexpected(door, capsys):
-    """What came that should not have; None if an answer did, or an error that names what is
-    wrong.
-    """
+    """What came that should not have; None if an answer did, or an error that names what is wrong."""
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(30)
     try:
@@ -179,9 +174,7 @@ def unexpected(door, capsys):
 
 
 def attack(name, count, capsys, place):
-    """Damage a file so often and go through all doors; what came that should not have, by the
-    number of the damage.
-    """
+    """Damage a file so often and go through all doors; what came that should not have, by the number of the damage."""
     path, found = Path(name), {}
     content = path.read_bytes()
     whole = place.with_name("whole")
@@ -213,9 +206,7 @@ def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run/frames.jsonl", "run/metrics.jsonl"])
 def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):
-    """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is
-    bad.
-    """
+    """Frames and checkpoints are whole: all that looks at a run goes on, and says which line is bad."""
     path = Path(name)
     content = path.read_bytes()
     draw = random.Random(0)
@@ -240,6 +231,22 @@ def test_a_damaged_frame_costs_itself(capsys):
     assert main(["report", "run", "-o", "page.html"]) == 0
     assert "000002.safetensors" in capsys.readouterr().err
     assert "000002.safetensors" in Path("page.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".safetensors")])
+def test_the_checksum_covers_every_byte(name):
+    """A file with one changed byte is refused, or says what it said before."""
+    path = Path(name)
+    content, (tensors, facts) = path.read_bytes(), read_tensors(path)
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            changed_tensors, changed_facts = read_tensors(path)
+        except ad.InputError:
+            continue
+        assert changed_facts == facts and changed_tensors.keys() == tensors.keys(), at
+        assert all(torch.equal(changed_tensors[key], tensors[key]) for key in tensors), at
 
 
 @pytest.mark.slow

@@ -1,6 +1,4 @@
-"""Datasets to other libraries and back: what is kept, what is refused, and that draws are
-uniform.
-"""
+"""Datasets to other libraries and back: what is kept, what is refused, and that draws are uniform."""
 
 from __future__ import annotations
 

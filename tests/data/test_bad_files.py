@@ -78,9 +78,7 @@ def png(size=(4, 4), mode="L", **options):
 
 
 def tree(**files):
-    """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty
-    directory.
-    """
+    """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty directory."""
 
     def plant(path):
         path.mkdir()

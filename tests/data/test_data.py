@@ -1,6 +1,5 @@
-"""Labeled datasets and class tables: what goes in against numpy and exact fractions, what is
-refused, and how it is said.
-"""
+"""Labeled datasets and class tables: what goes in against numpy and exact fractions, what is refused, and how it is
+said."""
 
 import copy
 import pickle

@@ -42,9 +42,8 @@ class TestBures:
                 assert float(got[i, j]) == pytest.approx(expected, abs=1e-10 * max(1, expected))
 
     def test_fewer_samples_than_dimensions(self):
-        """Projecting both laws to the joint span of their factors changes nothing, and makes the
-        textbook formula apply.
-        """
+        """Projecting both laws to the joint span of their factors changes nothing, and makes the textbook formula
+        apply."""
         (means_a, factors_a), (means_b, factors_b) = (
             random_laws(1, 40, 6),
             random_laws(1, 40, 9, seed=1),

@@ -1,6 +1,4 @@
-"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all
-proportion.
-"""
+"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all proportion."""
 
 from __future__ import annotations
 

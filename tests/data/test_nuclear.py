@@ -54,9 +54,8 @@ def test_a_relative_error_is_kept_in_values_and_gradients(decay, gradients):
 
 @pytest.mark.parametrize("angle", [1e-3, 1e-6, 1e-9, 0.0])
 def test_a_direction_that_float32_does_not_see_has_its_gradient(angle):
-    """A direction of one factor is nearly at a right angle to the other factor: its singular value
-    is below the rounding of float32, its part of the gradient is not.
-    """
+    """A direction of one factor is nearly at a right angle to the other factor: its singular value is below the
+    rounding of float32, its part of the gradient is not."""
     generator = torch.Generator().manual_seed(5)
     basis = torch.linalg.qr(torch.randn(200, 200, generator=generator).double())[0]
     a, b = basis[:70].clone(), 2 * basis[:80].clone()

@@ -1,6 +1,4 @@
-"""The generators satisfy their formulas, the embedded sets match their sources, loading is
-repeatable.
-"""
+"""The generators satisfy their formulas, the embedded sets match their sources, loading is repeatable."""
 
 from __future__ import annotations
 
@@ -89,8 +87,7 @@ def test_gaussians_have_the_moments_of_their_formula():
             tangent, tangent
         )
         assert (x.mean(0) - separation * direction).norm() < 5 * spread / math.sqrt(len(x))
-        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest
-        # variance
+        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest variance
         assert (torch.cov(x.T) - expected).abs().max() < 5 * spread**2 * math.sqrt(2 / len(x))
 
 

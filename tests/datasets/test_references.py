@@ -1,8 +1,7 @@
-"""References: how they are read, where datasets with names come from, that a draw reads what it
-should, and what is refused.
+"""References: how they are read, where datasets with names come from, that a draw reads what it should, and what is
+refused.
 
-Nothing here touches the network.
-"""
+Nothing here touches the network."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What watches a flow: recorders, checkpoints, stops, metrics, progress; how a flow ends; what is
-on disk meanwhile.
-"""
+"""What watches a flow: recorders, checkpoints, stops, metrics, progress; how a flow ends; what is on disk meanwhile."""
 
 import gc
 import io
@@ -136,9 +134,8 @@ def held():
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
-    """Between two steps no tensor more is held, whatever has been recorded: counted, since what the
-    allocator keeps for later is no concern of ours. Frames that are kept in memory are seen.
-    """
+    """Between two steps no tensor more is held, whatever has been recorded: counted, since what the allocator keeps
+    for later is no concern of ours. Frames that are kept in memory are seen."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     source = ad.LabeledDataset(
         torch.randn(2000, 50, generator=torch.Generator().manual_seed(0)), torch.arange(2000) % 5

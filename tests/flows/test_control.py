@@ -71,9 +71,7 @@ class TestBacktracking:
         assert held.speeds[-1] < 1e-3 * held.speeds[0]
 
     def test_armijo_ends_oscillation(self):
-        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is
-        made smaller.
-        """
+        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is made smaller."""
         data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
         square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
         options = {"integrator": ad.Euler(1.9999), "n_steps": 20}
@@ -81,9 +79,8 @@ class TestBacktracking:
         assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] > 0.49
 
     def test_heun_does_not_rest_where_its_velocities_cancel(self):
-        """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing,
-        but its first velocity does.
-        """
+        """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing, but its first
+        velocity does."""
         data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
         square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
         options = {"integrator": ad.Heun(2.0), "n_steps": 20}
@@ -103,9 +100,7 @@ class TestBacktracking:
         assert torch.equal(runs[0].dataset.x, runs[1].dataset.x)
 
     def test_a_rejected_trial_leaves_no_trace(self):
-        """The functional's memory counts accepted evaluations only; the walk is that of the steps
-        that were made.
-        """
+        """The functional's memory counts accepted evaluations only; the walk is that of the steps that were made."""
         energy = Counted(ad.Potential(bowl))
         result = ad.flow(SOURCE, energy, integrator=STEEP, n_steps=8)
         assert energy.evaluations > 9 and int(result.state["calls"]) == 9 == len(result.values)
@@ -196,9 +191,7 @@ class TestSeam:
 
 class TestResume:
     def test_the_size_of_steps_is_kept(self, tmp_path):
-        """Interrupted where steps have been made smaller: the rest is bit for bit, in the same
-        number of evaluations.
-        """
+        """Interrupted where steps have been made smaller: the rest is bit for bit, in the same number of evaluations."""
 
         def run(n_steps, resume=None):
             energy = Counted(ad.Potential(bowl))
@@ -263,9 +256,8 @@ def blobs(n=60, shift=0.0, seed=0):
 
 
 class TestNearTheTarget:
-    """Where little is left of the energy, a fixed tolerance would show values, and follow
-    velocities, of its own error.
-    """
+    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own
+    error."""
 
     @staticmethod
     def exact(result, target):

@@ -23,11 +23,9 @@ class TestLawVelocities:
     @pytest.mark.parametrize("dim", [2, 3])
     @pytest.mark.parametrize("name", MOTIONS)
     def test_class_average_of_variable_labels_is_fixed_labels(self, name, dim, solver):
-        """At step 0 all particles of a class share its law, so the gradient in the class's law is
-        the sum of theirs, and with mass-weighted velocities the class average of jd-vl is jd-fl,
-        for unequal classes and weights. 1e-12 of the largest entry: both solve the same cost matrix
-        up to rounding.
-        """
+        """At step 0 all particles of a class share its law, so the gradient in the class's law is the sum of theirs,
+        and with mass-weighted velocities the class average of jd-vl is jd-fl, for unequal classes and weights.
+        1e-12 of the largest entry: both solve the same cost matrix up to rounding."""
         motion, label = MOTIONS[name]
         source = labeled([5, 9, 14], dim, 1, weighted=True)
         target = labeled([12, 8], dim, 2, shift=2.0)
@@ -50,9 +48,8 @@ class TestLawVelocities:
 
     @pytest.mark.parametrize("name", MOTIONS)
     def test_law_gradients(self, name):
-        """Law velocities are −∂F/∂law ÷ mass (−2 S^½ ∂F/∂S for Bures), by central differences of
-        the energy: 1e-6 relative is what a step of 1e-5 leaves of a value converged to 1e-11.
-        """
+        """Law velocities are −∂F/∂law ÷ mass (−2 S^½ ∂F/∂S for Bures), by central differences of the energy: 1e-6
+        relative is what a step of 1e-5 leaves of a value converged to 1e-11."""
         motion, label = MOTIONS[name]
         source, target = labeled([4, 6], 2, 3), labeled([5, 5], 2, 4, shift=1.0)
         dynamics = ad.JointFixedLabels(motion)
@@ -74,9 +71,7 @@ class TestLawVelocities:
             torch.testing.assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
 
     def test_factored_mass_reaches_every_row(self):
-        """The rows of a factor carry the mass of their class: −∂F/∂A ÷ mass, by central differences
-        (1e-6 as above).
-        """
+        """The rows of a factor carry the mass of their class: −∂F/∂A ÷ mass, by central differences (1e-6 as above)."""
         source, target = labeled([4, 7], 2, 5), labeled([5, 5], 2, 6, shift=1.0)
         dynamics = ad.JointFixedLabels("factored")
         energy = ad.OTDD(target, cost=EXACT_LAWS, solver=TIGHT)
@@ -141,8 +136,7 @@ class TestLawVelocities:
     )
     @pytest.mark.parametrize("logit", [-88.0, -95.0, -300.0])
     def test_mass_too_small_for_the_features_counts_as_none(self, dynamics, logit):
-        # Once: 1 ÷ mass was infinite in float32, times a gradient of zero is NaN, and the flow
-        # diverged.
+        # Once: 1 ÷ mass was infinite in float32, times a gradient of zero is NaN, and the flow diverged.
         x, y = draw(6, 2).float(), [0, 0, 0, 0, 0, 1]
         target = labeled([3, 3], 2, 1, shift=2.0)
         logits = torch.tensor([0.0] * 5 + [logit], dtype=torch.float64)
@@ -165,8 +159,7 @@ class TestCarriedLaws:
     x, y = draw(12, 3).float(), [0] * 5 + [1] * 7
     target = labeled([6, 6], 3, 1, shift=2.0).to(dtype=torch.float32)
     laws = ad.Gaussians(
-        draw(2, 3, seed=3),
-        Full(torch.tensor([100.0, 4.0]).double()[:, None, None] * torch.eye(3)),
+        draw(2, 3, seed=3), Full(torch.tensor([100.0, 4.0]).double()[:, None, None] * torch.eye(3))
     )
 
     @pytest.mark.parametrize("motion", ["euclidean", "bures", "factored", "diagonal"])
@@ -204,9 +197,7 @@ class TestCarriedLaws:
         assert carried > 2 * estimated
 
     def test_variable_labels_go_on_where_they_ended(self):
-        """Two flows one after the other are one flow: the second starts with each particle's own
-        law, to rounding.
-        """
+        """Two flows one after the other are one flow: the second starts with each particle's own law, to rounding."""
         source = labeled([6, 8], 2, 1)
         target = labeled([7, 7], 2, 2, shift=3.0)
         options = {"dynamics": ad.JointVariableLabels(), "integrator": ad.Euler(0.2)}
@@ -255,9 +246,7 @@ class TestFeatureDriven:
 
     @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly(), ad.ExactLabelOT()])
     def test_detached_exact_velocity_is_the_map(self, label):
-        """T(x) − x with the barycentric map of the exact plan; the label cost shapes the plan and
-        nothing else.
-        """
+        """T(x) − x with the barycentric map of the exact plan; the label cost shapes the plan and nothing else."""
         cost = ad.GroundCost(label=label)
         velocity = first_velocity(
             self.source, ad.OTDD(self.target, cost=cost, solver=ad.ExactOT()), DETACHED
@@ -272,16 +261,13 @@ class TestFeatureDriven:
         )["x"]
         solved = ad.otdd(self.source, self.target, solver=TIGHT).divergence
         images = solved.cross.plan() @ self.target.x - solved.source.plan() @ self.source.x
-        # 1e-7: two plans with marginals to 1e-11, from different starts, divided by weights near
-        # 0.05
+        # 1e-7: two plans with marginals to 1e-11, from different starts, divided by weights near 0.05
         torch.testing.assert_close(
             velocity, images / self.source.weights[:, None], rtol=1e-7, atol=1e-7
         )
 
     def test_laws_are_estimated_anew(self):
-        """Carried laws are dropped at the start, and those of a later state are the moments of its
-        features.
-        """
+        """Carried laws are dropped at the start, and those of a later state are the moments of its features."""
         carried = self.source.replace(law=self.target.laws())
         last = ad.flow(carried, ad.OTDD(self.target), n_steps=3).dataset
         assert last.law is None
@@ -296,8 +282,7 @@ class TestBounds:
         "dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels]
     )
     def test_features_stay_inside(self, dynamics):
-        # Once: with fd all particles meet in a corner, label distances vanish, and 0 was divided by
-        # 0.
+        # Once: with fd all particles meet in a corner, label distances vanish, and 0 was divided by 0.
         x = torch.rand(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         source = ad.LabeledDataset(x, torch.arange(12) % 2)
         target = labeled([5, 6], 3, 2, shift=4.0)
@@ -325,9 +310,7 @@ class TestVariableLabels:
     @pytest.mark.parametrize("clustering", ["kmeans?n_clusters=4", "dbscan"])
     @pytest.mark.parametrize("motion", ["euclidean", "diagonal"], ids=["euclidean", "diagonal"])
     def test_three_classes_become_four(self, clustering, motion):
-        """Target classes are 20 apart with deviation 0.7, so the classes at the end are told
-        without doubt.
-        """
+        """Target classes are 20 apart with deviation 0.7, so the classes at the end are told without doubt."""
         source = self.around(self.source_centres, 40, ["a", "b", "c"], 1)
         target = self.around(self.target_centres, 30, [10, 11, 12, 13], 11)
         dynamics = ad.JointVariableLabels(clustering, laws=motion)

@@ -10,9 +10,7 @@ import advect as ad
 
 
 class TestIntegrators:
-    """Velocities are −∇V for a potential whatever the weights, so the schemes are those of
-    torch.optim on Σ V(x_i).
-    """
+    """Velocities are −∇V for a potential whatever the weights, so the schemes are those of torch.optim on Σ V(x_i)."""
 
     source = ad.LabeledDataset(draw(6, 3, seed=1), [0] * 6, weights=[1, 2, 3, 4, 5, 6])
 
@@ -91,9 +89,7 @@ class TestIntegrators:
 
     @pytest.mark.parametrize("make", [ad.Euler, ad.EulerMaruyama, ad.Momentum, ad.Adam, ad.Adagrad])
     def test_schedules(self, make):
-        """A schedule is asked for every step by its number, counted from 0, and each step is that
-        much longer.
-        """
+        """A schedule is asked for every step by its number, counted from 0, and each step is that much longer."""
         velocity, asked = {"x": draw(4, 2)}, []
 
         def schedule(step):

@@ -23,10 +23,7 @@ class Given(ad.Functional):
 
 @pytest.mark.parametrize(
     ("value", "got"),
-    [
-        (lambda rho: rho.x.square().sum(1), r"\(3,\)"),
-        (lambda rho: rho.x.sum().item(), "float"),
-    ],
+    [(lambda rho: rho.x.square().sum(1), r"\(3,\)"), (lambda rho: rho.x.sum().item(), "float")],
 )
 def test_a_functional_that_is_no_single_number(value, got):
     class Own(ad.Functional):

@@ -1,6 +1,4 @@
-"""Stopping and going on: a resumed flow is bit for bit the uninterrupted one, however the first
-part ended.
-"""
+"""Stopping and going on: a resumed flow is bit for bit the uninterrupted one, however the first part ended."""
 
 import json
 import os
@@ -145,9 +143,7 @@ def unsynced(monkeypatch):
 
 
 def crash_and_resume(case, tmp_path):
-    """Crash at step 3 with checkpoints at every second, so go on from 2; and at step 4, so go on
-    from there.
-    """
+    """Crash at step 3 with checkpoints at every second, so go on from 2; and at step 4, so go on from there."""
     run, copies = tmp_path / "run", {3: tmp_path / "three", 4: tmp_path / "four"}
     whole = case.run(
         [ad.Recorder(directory=run), ad.Checkpoint(run, every=2), Crash(run, copies)], n_steps=5
@@ -248,8 +244,7 @@ DAMAGE = {
     "noise": lambda content: random.Random(0).randbytes(len(content)),
     "zeros": lambda content: bytes(len(content)),
     "text": lambda content: b"no tensors here\n" * 40,
-    # Once: numbers that went bad in place (a lost block reads as zeros) are taken for good: there
-    # is no checksum.
+    # Once: numbers that went bad in place (a lost block reads as zeros) are taken for good: there is no checksum.
     "lost-block": lambda content: content[:-64] + bytes(64),
 }
 

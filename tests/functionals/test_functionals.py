@@ -175,10 +175,9 @@ class TestInteraction:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_far_from_the_origin(self, name, dtype):
-        """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in
-        float32 and 5e-13 in float64; the shifted features, moved back exactly, are the fair
-        comparison, and then a rounding of the differences is left.
-        """
+        """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in float32 and 5e-13 in
+        float64; the shifted features, moved back exactly, are the fair comparison, and then a rounding of the
+        differences is left."""
         # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far
         # from the origin.
         far = (self.data.x + 4096).to(dtype)
@@ -220,9 +219,7 @@ class TestInternal:
 
     @pytest.mark.parametrize("dim", [1, 2, 5])
     def test_silverman(self, dim):
-        """Without a bandwidth, σ (4 / ((d + 2) n))^(1/(d + 4)) with σ² the mean variance of the
-        coordinates.
-        """
+        """Without a bandwidth, σ (4 / ((d + 2) n))^(1/(d + 4)) with σ² the mean variance of the coordinates."""
         data = labeled([30], dim, 7)
         h = math.sqrt(data.x.numpy().var(axis=0, ddof=1).mean()) * (4 / ((dim + 2) * 30)) ** (
             1 / (dim + 4)
@@ -232,9 +229,7 @@ class TestInternal:
         )
 
     def test_a_flow_descends_one_functional(self):
-        """The width is that of the first call: later velocities are gradients of the values, to
-        1e-7 as above.
-        """
+        """The width is that of the first call: later velocities are gradients of the values, to 1e-7 as above."""
         # Once it was taken anew at each call and not differentiated: gradients of the second call
         # were those of another value.
         energy, moved = ad.Internal(), self.data.replace(x=1.7 * self.data.x)
@@ -354,9 +349,7 @@ class TestMemory:
         assert first == second
 
     def test_restored_memory_keeps_epsilon(self):
-        """A relative epsilon is fixed by the first state of a flow; restored, it does not follow
-        the later one.
-        """
+        """A relative epsilon is fixed by the first state of a flow; restored, it does not follow the later one."""
         energy = ad.OTDD(self.far)
         _, state = energy.terms(self.source, {})
         moved = self.source.replace(x=self.source.x * 5)
@@ -382,9 +375,7 @@ class TestOTDDFunctional:
         "solver", [ad.ExactOT(), ad.Sinkhorn(tol=1e-10)], ids=["exact", "sinkhorn"]
     )
     def test_value_is_the_energy(self, label, solver):
-        """1e-9: the same three problems, each to 1e-10 of mass; the functional reads values and not
-        potentials.
-        """
+        """1e-9: the same three problems, each to 1e-10 of mass; the functional reads values and not potentials."""
         cost = ad.GroundCost(label=label, label_weight=0.7)
         energy = ad.OTDD(self.target, cost=cost, solver=solver)
         expected = ad.otdd(self.source, self.target, cost=cost, solver=solver).energy
@@ -397,9 +388,8 @@ class TestOTDDFunctional:
             )
 
     def test_warm_start_saves_work_and_changes_nothing(self, monkeypatch):
-        """The second call at the same place starts from its own solution; both answers are within
-        the tolerance of 1e-9.
-        """
+        """The second call at the same place starts from its own solution; both answers are within the tolerance of
+        1e-9."""
         iterations, solve = [], ad.Sinkhorn.solve
 
         def counted(self, *args, **kwargs):

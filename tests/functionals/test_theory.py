@@ -1,6 +1,4 @@
-"""The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium,
-aggregation, order.
-"""
+"""The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium, aggregation, order."""
 
 import math
 from itertools import pairwise
@@ -43,11 +41,9 @@ def transport_matrix(a, b):
 
 
 class TestContraction:
-    """A step of size τ on ½W₂² moves each particle by τ (T(x) − x). The plan stays optimal along
-    the geodesic, so the distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative
-    tolerance 1e-9: the costs are made by a matrix product with an absolute error near 1e-15, and
-    the energies compared stay above 1e-4 of the first.
-    """
+    """A step of size τ on ½W₂² moves each particle by τ (T(x) − x). The plan stays optimal along the geodesic, so the
+    distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative tolerance 1e-9: the costs are made by a
+    matrix product with an absolute error near 1e-15, and the energies compared stay above 1e-4 of the first."""
 
     @staticmethod
     def steps(tau):
@@ -69,30 +65,25 @@ class TestContraction:
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_unequal_weights_matched_one_to_one(self, tau):
-        """On the line the optimal plan is monotone: sorted points with the same weights in order
-        are matched one to one.
-        """
+        """On the line the optimal plan is monotone: sorted points with the same weights in order are matched one to
+        one."""
         weights = 0.1 + draw(15, seed=3).abs()
         x, y = draw(15, seed=4).sort().values, 5 + draw(15, seed=5).sort().values
         self.check(cloud(x, weights=weights), cloud(y, weights=weights), tau)
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_split_masses_contract_to_the_barycentres(self, tau):
-        """With twice as many target points each particle feeds two of them, T(x) is their middle,
-        and what cannot be transported away is the spread of each pair: F_k − F_∞ = (1 − τ)^(2k)
-        (F_0 − F_∞). On the line the middles are in the order of the particles, so the plan stays
-        optimal.
-        """
+        """With twice as many target points each particle feeds two of them, T(x) is their middle, and what cannot be
+        transported away is the spread of each pair: F_k − F_∞ = (1 − τ)^(2k) (F_0 − F_∞). On the line the middles
+        are in the order of the particles, so the plan stays optimal."""
         y = draw(30, seed=6).sort().values
         rest = float(((y[1::2] - y[::2]) / 2).square().mean() / 2)
         self.check(cloud(3 + draw(15, seed=7)), cloud(y), tau, rest)
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_detached_laws_under_an_affine_map(self, tau):
-        """fd with Bures, one class: if y = A x + b with A symmetric positive, the estimated laws
-        follow the Gaussian geodesic of the same map, so the label part shrinks by (1 − τ)² as well,
-        and with it the whole energy.
-        """
+        """fd with Bures, one class: if y = A x + b with A symmetric positive, the estimated laws follow the Gaussian
+        geodesic of the same map, so the label part shrinks by (1 − τ)² as well, and with it the whole energy."""
         x = draw(25, 2, seed=8)
         matrix = torch.tensor([[2.0, 0.6], [0.6, 0.8]], dtype=torch.float64)
         energy = ad.OTDD(cloud(x @ matrix + 4), cost=EXACT_LAWS, solver=ad.ExactOT())
@@ -106,13 +97,12 @@ class TestContraction:
 class TestGaussianPath:
     @pytest.mark.parametrize("tau", [0.1, 0.4])
     def test_affine_image(self, tau):
-        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence
-        the optimal map, and
+        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence the optimal map,
+        and
 
             x_k = ((1 − (1 − τ)^k) A + (1 − τ)^k I) x_0 ,     Σ_k = M_k Σ_0 M_k .
 
-        1e-12 relative: a few roundings each step.
-        """
+        1e-12 relative: a few roundings each step."""
         x = draw(200, 2, seed=1) @ torch.tensor([[1.0, 0.4], [0.0, 0.5]], dtype=torch.float64)
         matrix = torch.tensor([[0.7, -0.5], [-0.5, 2.0]], dtype=torch.float64)
         shuffled = (x @ matrix)[torch.randperm(200, generator=torch.Generator().manual_seed(2))]
@@ -127,9 +117,8 @@ class TestGaussianPath:
 
 
 def two_classes(dim, seed, stretch):
-    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one;
-    covariances well conditioned.
-    """
+    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one; covariances well
+    conditioned."""
     low = draw(12, dim, seed=seed) * stretch
     high = draw(24, dim, seed=seed + 1) * torch.linspace(0.5, 1.5, dim, dtype=torch.float64) + 40
     mixed = torch.cat([low, high]) @ (
@@ -139,10 +128,9 @@ def two_classes(dim, seed, stretch):
 
 
 class TestLawMotion:
-    """jd-fl, exact transport, classes matched one to one: each law descends ½W₂² to its own target
-    law with mass 1, whatever the mass of its class. Tolerances 1e-10: roots of well-conditioned
-    matrices (condition below 100) cost about 1e-13.
-    """
+    """jd-fl, exact transport, classes matched one to one: each law descends ½W₂² to its own target law with mass 1,
+    whatever the mass of its class. Tolerances 1e-10: roots of well-conditioned matrices (condition below 100) cost
+    about 1e-13."""
 
     def run(self, motion, dim=2, tau=0.2, n_steps=6, label=None):
         source, target = two_classes(dim, 1, 1.0), two_classes(dim, 5, 2.0)
@@ -153,9 +141,8 @@ class TestLawMotion:
     @pytest.mark.parametrize("tau", [0.05, 0.3])
     @pytest.mark.parametrize("motion", ["bures", "factored"])
     def test_covariances_follow_the_geodesic(self, motion, tau):
-        """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 −
-        τ)^k; means go straight.
-        """
+        """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 − τ)^k; means go
+        straight."""
         target, run = self.run(motion, tau=tau)
         start, one = run[0].dataset.laws(), torch.eye(2, dtype=torch.float64)
         for before, step in pairwise(run):
@@ -186,9 +173,8 @@ class TestLawMotion:
             )
 
     def test_euclidean_projects_what_would_turn_negative(self):
-        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue,
-        and 0 is the least.
-        """
+        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue, and 0 is the
+        least."""
         source = cloud(draw(30, 2, seed=1) * torch.tensor([1.0, 0.1], dtype=torch.float64))
         target = cloud(torch.zeros(30, 2))
         options = {"dynamics": ad.JointFixedLabels("euclidean"), "integrator": ad.Euler(0.5)}
@@ -205,10 +191,8 @@ class TestLawMotion:
 
 
 class TestLangevin:
-    """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N
-    particles are compared within 4 standard errors, √(v/N) for means and v √(2/N) for variances;
-    generators are seeded.
-    """
+    """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N particles are
+    compared within 4 standard errors, √(v/N) for means and v √(2/N) for variances; generators are seeded."""
 
     n, tau, k, temperature = 20_000, 0.1, 2.0, 0.7
 
@@ -233,9 +217,8 @@ class TestLangevin:
 
 class TestHeat:
     def test_brownian_particles(self):
-        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) =
-        (2σ⁴ + 4 v_0 σ²)/N with σ² = 2 T t; the tolerance is 4 of its roots.
-        """
+        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) = (2σ⁴ + 4 v_0
+        σ²)/N with σ² = 2 T t; the tolerance is 4 of its roots."""
         n, time, temperature = 20_000, 0.9, 0.5
         source = cloud(torch.linspace(-1, 1, n))
         still = ad.Potential(lambda x, y: 0 * x.sum(1))
@@ -270,15 +253,13 @@ class TestHeat:
 
 class TestPorousMedium:
     def test_barenblatt(self):
-        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the
-        solution
+        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the solution
 
             ρ(x, t) = t^(−1/3) (C − x² t^(−2/3) / 12)₊ ,     support radius R t^(1/3) ,   variance R² t^(2/3) / 5 ,
 
-        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2
-        sin(arcsin(2p − 1)/3). With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2
-        % off and the second moment 0.1 % (h² over the variance); both are held to 1 %, and every
-        particle to 1 % of the radius."""
+        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2 sin(arcsin(2p − 1)/3).
+        With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2 % off and the second moment 0.1 % (h²
+        over the variance); both are held to 1 %, and every particle to 1 % of the radius."""
         n, radius, first, last = 200, 9 ** (1 / 3), 1.0, 8.0
         places = 2 * np.sin(np.arcsin(2 * (np.arange(n) + 0.5) / n - 1) / 3)
         source = cloud(torch.from_numpy(radius * first ** (1 / 3) * places))
@@ -306,12 +287,11 @@ class TestAggregation:
     def test_uniform_steady_state(self, tau):
         """W = x²/2 − |x| gathers any cloud on the line to the uniform law on mean ± 1.
 
-        The first variation of ½∬W is W ∗ ρ, constant on the support of a steady state; its second
-        derivative there is ∫W''dρ = 1 − 2ρ, as (|x|)'' = 2δ. So ρ = ½ on an interval of length 2,
-        centred at the mean, which never moves since W is even. For particles, the i-th from the
-        left of n has velocity −(x_i − m) + (2i − n + 1)/n: it goes straight to p_i = m + (2i − n +
-        1)/n, the quantiles of that law, and Euler's steps are x_k − p = (1 − τ)^k (x_0 − p)
-        exactly, for they keep the order. Tolerance 1e-12: rounding."""
+        The first variation of ½∬W is W ∗ ρ, constant on the support of a steady state; its second derivative there
+        is ∫W''dρ = 1 − 2ρ, as (|x|)'' = 2δ. So ρ = ½ on an interval of length 2, centred at the mean, which never
+        moves since W is even. For particles, the i-th from the left of n has velocity −(x_i − m) + (2i − n + 1)/n:
+        it goes straight to p_i = m + (2i − n + 1)/n, the quantiles of that law, and Euler's steps are x_k − p = (1
+        − τ)^k (x_0 − p) exactly, for they keep the order. Tolerance 1e-12: rounding."""
         n = 101
         source = cloud(5 * draw(n, seed=1))
         gather = ad.Interaction(lambda dx, same: (dx.square() / 2 - dx.abs()).sum(-1))
@@ -340,9 +320,8 @@ def fitted_order(taus, errors):
 
 
 class TestOrder:
-    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1
-    within the 10 % that the next order leaves at these steps.
-    """
+    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1 within the 10 %
+    that the next order leaves at these steps."""
 
     def final(self, source, functional, tau):
         return states(source, functional, round(1 / tau), integrator=ad.Euler(tau))[-1].dataset.x

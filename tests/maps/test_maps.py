@@ -1,6 +1,5 @@
-"""Maps carry new samples as the flow would have: against optimal maps in closed form, through
-files, and at the edges.
-"""
+"""Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the
+edges."""
 
 from __future__ import annotations
 
@@ -33,9 +32,7 @@ def moved(data, by=1.0):
 
 
 class TestOptimalMap:
-    """From N(m_s, S_s) to N(m_t, S_t): x ↦ m_t + A (x − m_s), A = S_s^-½ (S_s^½ S_t S_s^½)^½
-    S_s^-½.
-    """
+    """From N(m_s, S_s) to N(m_t, S_t): x ↦ m_t + A (x − m_s), A = S_s^-½ (S_s^½ S_t S_s^½)^½ S_s^-½."""
 
     first = torch.tensor([[1.0, 0.4], [0.4, 0.6]], dtype=torch.float64)
     last = torch.tensor([[0.5, -0.3], [-0.3, 2.0]], dtype=torch.float64)

@@ -1,6 +1,5 @@
 """Maps with a classifier: its answers against scikit-learn's own, what it does to the map, choices by
-cross-validation, files.
-"""
+cross-validation, files."""
 
 import numpy as np
 import pytest

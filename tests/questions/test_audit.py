@@ -1,6 +1,4 @@
-"""An audit against oracles (POT, closed forms), laws (order, scale, offset), and ordinary input that is
-awkward.
-"""
+"""An audit against oracles (POT, closed forms), laws (order, scale, offset), and ordinary input that is awkward."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""``ad.compare``: its statistics against oracles, its verdicts against known truth, and inputs of all
-kinds.
-"""
+"""``ad.compare``: its statistics against oracles, its verdicts against known truth, and inputs of all kinds."""
 
 import json
 

@@ -138,9 +138,7 @@ def test_samples_of_an_embedding_are_shown_as_images(tmp_path):
 
 @pytest.mark.slow
 def test_the_largest_page_stays_small(tmp_path):
-    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to
-    2000 more.
-    """
+    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to 2000 more."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(2000, 28, 28, generator=generator)
     start = ad.LabeledDataset(noise, [k % 10 for k in range(2000)])

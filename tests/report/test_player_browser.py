@@ -1,6 +1,4 @@
-"""The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the
-network for nothing.
-"""
+"""The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the network for nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Files that are whole or not there: with several writers at a time, and after writers that were
-killed.
-"""
+"""Files that are whole or not there: with several writers at a time, and after writers that were killed."""
 
 import os
 import re

@@ -1,6 +1,5 @@
-"""Figures show what they are given: points, ellipses, curves, images, tables, couplings, maps,
-films; and refuse the rest.
-"""
+"""Figures show what they are given: points, ellipses, curves, images, tables, couplings, maps, films; and refuse the
+rest."""
 
 from __future__ import annotations
 
