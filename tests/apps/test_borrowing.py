@@ -100,9 +100,6 @@ def test_calibrated_samples_keep_how_they_lie_around_their_mean():
     assert shift[0, 1] < -1 and abs(shift[0, 0]) < 0.2
 
 
-# class means calibrated by another dataset
-
-
 def draws(k, per_class, seed, between=(9.0, 4.0, 0.0, 0.0), within=(0.5, 0.5, 2.0, 1.0)):
     """Classes that differ in the first directions, and samples in the last."""
     generator = torch.Generator().manual_seed(seed)

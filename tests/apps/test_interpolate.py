@@ -47,9 +47,6 @@ def blobs(n, seed, shift=(0.0, 0.0), names=None, dim=2):
     return ad.LabeledDataset(x, y, weights, classes)
 
 
-# laws
-
-
 @pytest.mark.parametrize("ranks", [(4, 4), (2, 3), (6, 1), (0, 2), (1, 1), (0, 0)])
 @pytest.mark.parametrize("scale", [1.0, 1e-8, 1e8])
 def test_laws_move_on_a_geodesic_whatever_their_rank(ranks, scale):
@@ -76,9 +73,6 @@ def test_a_geodesic_is_the_closed_form_of_full_covariances():
     assert torch.allclose(full.covariances(), geodesic(a, b, 0.7).covariances(), atol=1e-9)
 
 
-# plans
-
-
 def test_pairs_of_a_plan_are_those_of_its_matrix():
     matrix = torch.tensor([[0.25, 0.0, 0.25], [0.0, 0.5, 0.0]])
     part = DensePlan(matrix)
@@ -90,9 +84,6 @@ def test_pairs_of_a_plan_are_those_of_its_matrix():
         i, j, mass = plan.entries()
         found = torch.zeros(plan.shape, dtype=torch.float64).index_put_((i, j), mass)
         assert torch.allclose(found, plan.dense().double()) and bool((mass > 0).all())
-
-
-# interpolation
 
 
 DIAGONAL = ad.GroundCost(label=ad.Bures(diagonal=True))

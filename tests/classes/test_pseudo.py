@@ -185,9 +185,6 @@ def test_unusable_input_is_an_input_error(options, message):
         ad.pseudo_labels(blobs(), **options)
 
 
-# ---- scores
-
-
 @pytest.mark.parametrize(("k", "m"), [(4, 4), (5, 3), (3, 5)])
 def test_accuracy_is_the_best_of_all_namings(k, m):
     generator = np.random.default_rng(k)

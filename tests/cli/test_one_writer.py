@@ -145,9 +145,6 @@ def test_places_without_locks_say_so(monkeypatch):
         assert os.listdir() == []
 
 
-# Signals
-
-
 @pytest.mark.slow
 def test_a_closed_terminal_stops_the_flow():
     """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""

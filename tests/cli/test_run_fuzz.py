@@ -200,9 +200,6 @@ def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
     assert attack(name, 50, capsys, place) == {}
 
 
-# What one bad byte must not cost
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run/frames.jsonl", "run/metrics.jsonl"])
 def test_one_bad_byte_of_a_log_costs_a_line(name, capsys):

@@ -80,9 +80,6 @@ def same(one, other, *apart):
         assert one.columns == other.columns
 
 
-# Round trips
-
-
 @QUICK
 @given(datasets())
 def test_numpy_and_back(data):
@@ -136,9 +133,6 @@ def test_pandas_and_back(data):
         assert back.columns == tuple(f"x{i}" for i in range(data.dim))
     bare = LabeledDataset.from_frame(data.to_pandas(label=None), label=None)
     assert torch.equal(bare.x, data.x) and not bare.labeled.any()
-
-
-# torch
 
 
 class Stream(IterableDataset):
@@ -261,9 +255,6 @@ BAD_TORCH = [
 def test_bad_torch_datasets(dataset, options, message):
     with pytest.raises(InputError, match=message):
         LabeledDataset.from_torch(dataset, **options)
-
-
-# pandas
 
 
 def test_frames_of_many_dtypes():

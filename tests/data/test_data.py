@@ -13,6 +13,8 @@ import pytest
 import torch
 from covering import examples
 from hypothesis import assume, given, strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.testing import assert_close
 
 import advect as ad
 from advect import Gaussians, InputError, LabeledDataset, bures
@@ -71,7 +73,7 @@ class TestFeatures:
         x = np.array([[0, 1], [1, 0], [1, 1]]).astype(order + kind)
         got = LabeledDataset(x, [0, 1, 2]).x
         assert got.dtype == (torch.float64 if kind == "f8" else torch.float32)
-        np.testing.assert_array_equal(got, x.astype(np.float64))
+        assert_array_equal(got, x.astype(np.float64))
         for dtype in (torch.bfloat16, torch.uint8, torch.bool, torch.float8_e4m3fn):
             again = LabeledDataset(got.to(dtype), [0, 1, 2]).x
             assert again.dtype == torch.float32 and again.tolist() == got.tolist()
@@ -81,8 +83,8 @@ class TestFeatures:
         locked = np.broadcast_to(X[:1], (3, 2))
         numbers = tuple(map(tuple, X.astype(int).tolist()))
         for x in (X[::-1], X[:, ::-1], X.T.copy().T, locked, X.tolist(), numbers, list(X)):
-            np.testing.assert_array_equal(LabeledDataset(x, [0, 1, 2]).x, x)
-            np.testing.assert_array_equal(LabeledDataset(Frame(np.asarray(x)), [0, 1, 2]).x, x)
+            assert_array_equal(LabeledDataset(x, [0, 1, 2]).x, x)
+            assert_array_equal(LabeledDataset(Frame(np.asarray(x)), [0, 1, 2]).x, x)
         for x in (X.tolist(), [[1, 2.5], [3, 4], [5, 6]], [0, 0.5, 1]):
             # as torch reads python numbers
             assert LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float32
@@ -92,8 +94,8 @@ class TestFeatures:
         x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
         data, inner = LabeledDataset(x, [0, 0, 1, 1]), shape[1:] or (1,)
         assert data.sample_shape == inner and data.dim == np.prod(inner) and len(data) == 4
-        np.testing.assert_array_equal(data.x, x.reshape(4, -1))
-        np.testing.assert_array_equal(data.subset([3, 0]).samples, x.reshape(4, *inner)[[3, 0]])
+        assert_array_equal(data.x, x.reshape(4, -1))
+        assert_array_equal(data.subset([3, 0]).samples, x.reshape(4, *inner)[[3, 0]])
         assert repr(data) == f"LabeledDataset(n=4, sample_shape={inner}, classes=2, dtype=float64)"
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -185,9 +187,9 @@ class TestWeights:
         names = ["a", "b", "c", "d", "never"]
         heavy = numbered(y, range(1, len(y) + 1), names).balanced()
         for data in (numbered(y, "balanced", names), heavy):
-            np.testing.assert_allclose(data.weights, expected, rtol=1e-15)
+            assert_allclose(data.weights, expected, rtol=1e-15)
             mass = [(name in y) / len(set(y)) for name in names]
-            np.testing.assert_allclose(data.class_mass, mass, rtol=1e-14)
+            assert_allclose(data.class_mass, mass, rtol=1e-14)
 
     @quick
     @given(st.lists(st.floats(0, 1.7e308), min_size=1, max_size=12))
@@ -195,7 +197,7 @@ class TestWeights:
         assume(any(w))
         expected = [float(Fraction(value) / sum(map(Fraction, w))) for value in w]
         got = numbered([0] * len(w), weights=w).weights
-        np.testing.assert_allclose(got, expected, rtol=1e-14, atol=1e-307)
+        assert_allclose(got, expected, rtol=1e-14, atol=1e-307)
         assert float(got.sum()) == pytest.approx(1, abs=1e-14)
 
     @pytest.mark.parametrize("w", [1e308, 1.0, 1e-320, 5e-324])
@@ -237,7 +239,7 @@ class TestFrozen:
         x[:], y[:], w[:], tensor[:], own[:] = -1, -1, -1, -1, -1
         names.append("d")
         for data in made:
-            np.testing.assert_array_equal(data.x, X)
+            assert_array_equal(data.x, X)
             assert data.labels == ["a", "b", "c"] and data.weights.tolist() == [0.25, 0.25, 0.5]
             assert len(data.classes) == 3
 
@@ -245,7 +247,7 @@ class TestFrozen:
         data = LabeledDataset(X, ["a", "b", "b"], [1, 2, 1], law=two_laws(), law_index=[1, 0, 1])
         data.laws()
         for other in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
-            np.testing.assert_array_equal(other.x, X)
+            assert_array_equal(other.x, X)
             assert other.labels == ["a", "b", "b"] and other.weights.tolist() == [0.25, 0.5, 0.25]
             assert other.law_index.tolist() == [1, 0, 1]
             assert other.law.means.tolist() == [[0, 0], [5, 5]]
@@ -254,10 +256,10 @@ class TestFrozen:
         data = LabeledDataset(X, ["a", "b", "b"], law=two_laws())
         data.laws()
         other = data.replace(x=data.x + 1, classes=("c", "d"))
-        np.testing.assert_array_equal(other.x, X + 1)
-        np.testing.assert_array_equal(data.x, X)
+        assert_array_equal(other.x, X + 1)
+        assert_array_equal(data.x, X)
         assert other.labels == ["c", "d", "d"] and other.law is data.law
-        np.testing.assert_allclose(other.replace(law=None).laws().means, [[1, 2], [4, 5]])
+        assert_allclose(other.replace(law=None).laws().means, [[1, 2], [4, 5]])
         assert data.replace(sample_shape=(2, 1)).samples.shape == (3, 2, 1)
         assert data.replace(x=data.x[:, :1], sample_shape=(1,), law=None).dim == 1
         with refused("bar, foo", "sample_shape"):
@@ -292,7 +294,7 @@ class TestSubset:
         kept, w = np.arange(5)[lookup], np.array([1.0, 2, 3, 4, 0])[lookup]
         part = FIVE.subset(index)
         assert rows(part) == kept.tolist() and part.labels == [FIVE.labels[i] for i in kept]
-        np.testing.assert_allclose(part.weights, w / w.sum(), rtol=1e-15)
+        assert_allclose(part.weights, w / w.sum(), rtol=1e-15)
         assert part.classes == FIVE.classes and rows(FIVE) == [0, 1, 2, 3, 4]
 
     def test_classes(self):
@@ -301,9 +303,7 @@ class TestSubset:
         assert data.of_class("b").weights.tolist() == [0.25, 0.75]
         assert data.of_class("a").classes == data.classes
         assert data.counts == {"b": 2, "never": 0, "a": 1}
-        np.testing.assert_allclose(
-            data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15
-        )
+        assert_allclose(data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15)
         for absent in ("z", ["b"]):
             with refused("no such class", repr(absent), "b, never, a"):
                 data.of_class(absent)
@@ -333,7 +333,7 @@ class TestSample:
             draw = data.sample(n, balanced=balanced, generator=seeded(seed))
             kept = rows(draw)
             assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
-            np.testing.assert_allclose(
+            assert_allclose(
                 draw.weights, w[kept] / w[kept].sum(), rtol=1e-14
             )  # relative weights stay
             assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
@@ -356,7 +356,7 @@ class TestSplit:
         assert [rows(part) for part in data.split(fraction, generator=seeded(seed))] == kept
         for part, places in zip(parts, kept, strict=True):
             assert part.labels == [y[i] for i in places] and part.classes == data.classes
-            np.testing.assert_allclose(part.weights, w[places] / w[places].sum(), rtol=1e-14)
+            assert_allclose(part.weights, w[places] / w[places].sum(), rtol=1e-14)
         for name, count in Counter(y).items():
             first = parts[0].counts[name]
             assert count == 1 or 1 <= first < count
@@ -399,8 +399,8 @@ class TestLawsAndMoments:
         assert moved.sample_shape == (2, 1) and moved.labels == ["a", "b", "b"]
         assert moved.law_index.tolist() == [1, 0, 1]
         assert moved.weights.tolist() == [0.25, 0.25, 0.5]
-        np.testing.assert_array_equal(moved.x, X)
-        np.testing.assert_array_equal(moved.law.covariances(), law.covariances())
+        assert_array_equal(moved.x, X)
+        assert_array_equal(moved.law.covariances(), law.covariances())
 
     def test_carried(self):
         law, index = two_laws(), torch.tensor([1, 0, 1], dtype=torch.uint8)
@@ -416,24 +416,22 @@ class TestLawsAndMoments:
     def test_moments_are_kept_unless_they_carry_a_graph(self):
         data = LabeledDataset(X, [0, 0, 1], [1, 3, 1])
         assert data.laws() is data.laws() is data.laws()
-        np.testing.assert_allclose(
-            data.laws().means, [np.average(X[:2], axis=0, weights=[1, 3]), X[2]]
-        )
-        np.testing.assert_allclose(data.laws().covariances()[0], np.cov(X[:2].T, aweights=[1, 3]))
+        assert_allclose(data.laws().means, [np.average(X[:2], axis=0, weights=[1, 3]), X[2]])
+        assert_allclose(data.laws().covariances()[0], np.cov(X[:2].T, aweights=[1, 3]))
         leaf = torch.tensor(X, requires_grad=True)
         tracked = LabeledDataset(leaf, [0, 0, 1], [1, 3, 1])
         assert tracked.laws() is not tracked.laws()
         for _ in range(2):  # each with a graph of its own
             leaf.grad = None
             tracked.laws().means.sum().backward()
-            np.testing.assert_allclose(leaf.grad, [[0.25, 0.25], [0.75, 0.75], [1, 1]])
+            assert_allclose(leaf.grad, [[0.25, 0.25], [0.75, 0.75], [1, 1]])
 
     def test_fixed_laws_carry_no_graph(self):
         tracked = LabeledDataset(torch.tensor(X, requires_grad=True), [0, 0, 1])
         fixed = tracked.replace(fixed_laws=True)
         assert tracked.laws().means.requires_grad and not fixed.laws().means.requires_grad
         assert fixed.laws() is fixed.laws() and fixed.x.requires_grad
-        np.testing.assert_allclose(fixed.laws().means, [X[:2].mean(0), X[2]])
+        assert_allclose(fixed.laws().means, [X[:2].mean(0), X[2]])
         for other in (fixed.subset([0, 1]), fixed.to(dtype=torch.float32), fixed.balanced()):
             assert other.fixed_laws
 
@@ -603,7 +601,7 @@ class TestMissingLabels:
         energy = ad.OTDD(none, cost=cost, solver=ad.ExactOT())
         flowed = ad.flow(some, energy, integrator=ad.Euler(1.0), n_steps=1).dataset
         assert flowed.labels == ["a", None, "b"]
-        torch.testing.assert_close(flowed.x.sort(dim=0)[0], none.x.sort(dim=0)[0])
+        assert_close(flowed.x.sort(dim=0)[0], none.x.sort(dim=0)[0])
 
 
 class TestColumns:

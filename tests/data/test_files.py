@@ -16,6 +16,7 @@ import pytest
 import torch
 from covering import examples
 from hypothesis import HealthCheck, assume, example, given, strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
 import advect as ad
@@ -39,8 +40,6 @@ def save_image(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     (pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)).save(path)
 
-
-# Round trips
 
 texts = st.text(max_size=8) | st.sampled_from(
     ["007", "1", "1.0", " a", "a ", "a,b", 'q"', "x\ny", "../..", "", "nan", "\ud800", "é"]
@@ -94,13 +93,13 @@ def contents(draw, columns=True):
 def same(source, content, classes=True):
     x = source.read()
     assert x.dtype == content.x.dtype and x.shape == content.x.shape
-    np.testing.assert_array_equal(x, content.x)
+    assert_array_equal(x, content.x)
     assert repr(source.labels) == repr(content.labels)  # 1, 1.0 and True differ
     if classes:
         assert repr(source.classes) == repr(content.classes)
     assert (source.weights is None) == (content.weights is None)
     if content.weights is not None:
-        np.testing.assert_array_equal(source.weights, content.weights)
+        assert_array_equal(source.weights, content.weights)
 
 
 @QUICK
@@ -162,10 +161,7 @@ def test_folders_keep_images_and_names(levels, shape, kind, data):
             row for name in source.classes for row, label in enumerate(labels) if label == name
         ]
         assert repr(source.labels) == repr([labels[row] for row in order])
-        np.testing.assert_array_equal(source.read(), x[order])
-
-
-# A few rows
+        assert_array_equal(source.read(), x[order])
 
 
 def _make(kind, place, n):
@@ -224,7 +220,7 @@ def test_some_rows_are_those_rows_of_all(kind, chunk, tmp_path, monkeypatch):
     for rows in ([0], [22], [0, 22], *drawn):
         done = []
         some = source.read(np.array(rows), done.append)
-        np.testing.assert_array_equal(some, everything[rows])
+        assert_array_equal(some, everything[rows])
         assert some.dtype == everything.dtype and sum(done) == len(rows)
     whole = ad.datasets.load(path, **options)
     balanced = kind != "npy"
@@ -241,10 +237,7 @@ def test_photos_are_turned_by_their_exif_orientation(tmp_path):
     pixels = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4))
     pixels.save(tmp_path / "f" / "a" / "x.png", exif=exif)
     turned = open_source(tmp_path / "f").read()[0] * 255
-    np.testing.assert_allclose(turned, np.rot90(np.arange(12).reshape(3, 4), -1))
-
-
-# What readers take things for
+    assert_allclose(turned, np.rot90(np.arange(12).reshape(3, 4), -1))
 
 
 def test_bytes_of_images_are_scaled(tmp_path):
@@ -256,11 +249,9 @@ def test_bytes_of_images_are_scaled(tmp_path):
     for sample in x:
         save_image(tmp_path / "images" / "a" / f"{sample[0, 0]:02}.png", sample)
     for name in ("a.npz", "a.npy", "a.parquet", "images"):
-        np.testing.assert_array_equal(
-            open_source(tmp_path / name).read(), x.astype(np.float32) / 255
-        )
+        assert_array_equal(open_source(tmp_path / name).read(), x.astype(np.float32) / 255)
     np.save(tmp_path / "flat.npy", x.reshape(2, -1))  # not known to be images
-    np.testing.assert_array_equal(open_source(tmp_path / "flat.npy").read(), x.reshape(2, -1))
+    assert_array_equal(open_source(tmp_path / "flat.npy").read(), x.reshape(2, -1))
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -281,7 +272,7 @@ def test_idx_of_every_dtype(dtype, packed, tmp_path):
     scale = 255 if dtype == "u1" else 1
     for split, rows in (("train", slice(3)), ("test", slice(3, 5)), ("all", slice(5))):
         source = open_source(tmp_path, split=split)
-        np.testing.assert_array_equal(
+        assert_array_equal(
             source.read(), images[rows].astype("f4" if dtype != "f8" else "f8") / np.float32(scale)
         )
         assert source.labels == list(range(5))[rows]
@@ -412,7 +403,7 @@ def test_images_of_many_kinds(tmp_path):
     (tmp_path / "exact" / ".hidden").mkdir()
     (tmp_path / "exact" / "a" / ".DS_Store").write_bytes(b"?")
     (tmp_path / "exact" / "README.txt").write_text("hello")
-    np.testing.assert_array_equal(
+    assert_array_equal(
         open_source(tmp_path / "exact").read(), [colour.astype(np.float32) / 255] * 5
     )
     for suffix in (".jpg", ".jpeg", ".webp", ".gif"):
@@ -434,7 +425,7 @@ def test_images_are_converted_and_resized_on_demand(tmp_path):
     x = source.read()
     assert x.shape == (3, 2, 3) and source.labels == ["a", "a", "b"]
     assert x[0].min() > 0.3 and x[0].max() < 0.7  # smooth: picked pixels would be 0 or 1
-    np.testing.assert_allclose(x[1], 128 / 255, atol=0.01)
+    assert_allclose(x[1], 128 / 255, atol=0.01)
     assert (x[2] == 1).all()
     assert open_source(tmp_path / "f", size=5, channels="rgb").read().shape == (3, 5, 5, 3)
     assert open_source(tmp_path / "f" / "a", labels=False, size=2, channels="rgb").labels is None
@@ -448,9 +439,6 @@ def test_folders_named_by_numbers_sort_as_numbers(tmp_path):
     assert open_source(tmp_path / "n").classes == (-1, 9, 10)
     (tmp_path / "n" / "9").rename(tmp_path / "n" / "009")
     assert open_source(tmp_path / "n").classes == ("-1", "009", "10")
-
-
-# Writing
 
 
 def test_what_exists_is_not_written_over(tmp_path):
@@ -486,9 +474,6 @@ def test_a_write_that_fails_leaves_nothing(name, late, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-# Progress
-
-
 class _Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -511,9 +496,6 @@ def test_progress_goes_where_it_is_asked_to():
     assert silent.getvalue() == "" and "3/3" in late.getvalue()
     with pytest.raises(InputError, match="progress"), track(3, "reading", "yes"):  # pyright: ignore[reportArgumentType]
         pass
-
-
-# Registered formats
 
 
 def test_a_registered_format(tmp_path):

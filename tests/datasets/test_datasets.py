@@ -21,9 +21,6 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-# What all generators share
-
-
 @pytest.mark.parametrize("make", GENERATORS)
 def test_a_seed_fixes_the_draw(make):
     first, again, other = (make(50, generator=seeded(seed)) for seed in (3, 3, 4))
@@ -68,9 +65,6 @@ BAD = [
 def test_bad_arguments(make, arguments, message):
     with pytest.raises(InputError, match=message):
         make(**arguments)
-
-
-# Geometry
 
 
 def test_gaussians_have_the_moments_of_their_formula():
@@ -138,9 +132,6 @@ def test_noise_has_its_standard_deviation(make):
     difference = noisy.x - clean.x  # both draw the same points first
     assert difference.mean(0).abs().max() < 5 * 0.3 / math.sqrt(4000)
     torch.testing.assert_close(difference.std(0), torch.full((clean.dim,), 0.3), rtol=0.06, atol=0)
-
-
-# Embedded datasets
 
 
 def test_digits_are_those_of_scikit_learn():

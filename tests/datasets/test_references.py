@@ -60,8 +60,6 @@ def same(one, other):
     assert one.x.dtype == other.x.dtype
 
 
-# Reading a reference
-
 READ: list[tuple[str, str, str, dict[str, Any]]] = [
     ("mnist", "name", "mnist", {}),
     ("moons?n=20", "name", "moons", {"n": 20}),
@@ -91,9 +89,6 @@ def test_references_are_read(text, kind, path, options):
     assert repr(dict(read.options)) == repr(options)  # 1, 1.0 and True differ
 
 
-# Draws
-
-
 def test_embedded_and_synthetic_draws():
     whole = load("digits")
     drawn = whole.sample(30, balanced=True, generator=seeded(2))
@@ -115,8 +110,6 @@ def test_frames_of_runs(tmp_path):
         found = next(kept for kept in result.trajectory if kept.index == step)
         same(load(f"run:{run}{frame}"), found.dataset)
 
-
-# Names
 
 COUNTS = {
     "mnist": (10000, 5000, 10, (28, 28)),
@@ -182,9 +175,6 @@ def test_names_say_where_each_would_come_from():
     assert "not available" in rows["stl10"].where
     with pytest.raises(AttributeError):
         rows["usps"].ready = True
-
-
-# openml.org
 
 
 class OpenML:
@@ -274,8 +264,6 @@ def test_bad_downloads(answer, message, nothing_set, monkeypatch):
         load("usps")
     assert not nothing_set.exists()
 
-
-# What is refused
 
 BAD: list[tuple[Any, dict[str, Any], str]] = [
     *((wrong, {}, "a name, a path or a reference") for wrong in (None, "", 3)),

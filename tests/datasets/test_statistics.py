@@ -7,6 +7,8 @@ import pytest
 import torch
 from covering import examples
 from hypothesis import given, strategies as st
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 import advect as ad
 from advect.errors import InputError
@@ -32,8 +34,8 @@ def assert_same(a, b, tolerance=1e-12):
     assert a.counts == b.counts
     assert a.missing == b.missing
     assert list(a.weights.values()) == pytest.approx(list(b.weights.values()), rel=1e-13)
-    torch.testing.assert_close(a.means, b.means, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(a.covariances, b.covariances, rtol=tolerance, atol=tolerance)
+    assert_close(a.means, b.means, rtol=tolerance, atol=tolerance)
+    assert_close(a.covariances, b.covariances, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8, -1e8, 1e12])
@@ -48,10 +50,8 @@ def test_weights_batches_and_offsets(offset, weighted, diagonal):
     for code, covariance in enumerate(found.covariances):
         mean, expected = weighted_covariance(x[y == code], weights[y == code])
         expected = (np.diag(expected) if diagonal else expected).astype(float)
-        np.testing.assert_allclose(covariance, expected, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(
-            found.means[code], mean.astype(float), rtol=1e-12 if not offset else 3e-16
-        )
+        assert_allclose(covariance, expected, rtol=1e-12, atol=1e-12)
+        assert_allclose(found.means[code], mean.astype(float), rtol=1e-12 if not offset else 3e-16)
 
 
 def test_whole_numbers_and_lists_keep_their_digits():
@@ -98,12 +98,10 @@ def test_laws_are_those_of_a_dataset(repeated):
         x = np.round(x)
     data = ad.LabeledDataset(x, y, weights)
     laws, expected = ClassStatistics().update(x, y, weights).to_gaussians(), data.laws()
-    torch.testing.assert_close(laws.means, expected.means, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(laws.covariances(), expected.covariances(), rtol=1e-10, atol=1e-12)
+    assert_close(laws.means, expected.means, rtol=1e-12, atol=1e-12)
+    assert_close(laws.covariances(), expected.covariances(), rtol=1e-10, atol=1e-12)
     narrow = ClassStatistics(diagonal=True).update(x, y, weights).to_gaussians()
-    torch.testing.assert_close(
-        narrow.covariance.scales(), expected.covariance.scales(), rtol=1e-10, atol=1e-12
-    )
+    assert_close(narrow.covariance.scales(), expected.covariance.scales(), rtol=1e-10, atol=1e-12)
     carried = ad.LabeledDataset(x, y, weights, law=laws)
     assert ad.otdd(carried, data, solver=ad.ExactOT()).value == pytest.approx(0.0, abs=1e-5)
 
@@ -158,8 +156,8 @@ def test_a_class_without_weight_is_that_of_a_dataset():
         parts = parts.merge(ClassStatistics().update([x[row]], [y[row]], [weights[row]]))
     for found in (whole, parts):
         assert found.means.flatten().tolist() == pytest.approx([8.0, 1.0], rel=1e-15)
-        torch.testing.assert_close(found.means, expected.means, rtol=1e-15, atol=0)
-        torch.testing.assert_close(found.covariances, expected.covariances(), rtol=1e-14, atol=0)
+        assert_close(found.means, expected.means, rtol=1e-15, atol=0)
+        assert_close(found.covariances, expected.covariances(), rtol=1e-14, atol=0)
         assert found.weights == {"a": 0.0, "b": 1.0}
         found.update(
             [[2.0], [4.0]], ["a", "a"], [2.0, 2.0]

@@ -56,9 +56,6 @@ class FailsAt(ad.Functional):
         return (0 * rho.x).sqrt().sum() if self.gradient else self.value + 0 * rho.x.sum()
 
 
-# Recorder
-
-
 @pytest.mark.parametrize(
     ("every", "n_steps", "kept"),
     [
@@ -161,9 +158,6 @@ def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
     assert others < frame  # curves: some numbers for each step
 
 
-# Checkpoint
-
-
 def test_checkpoints_rotate_and_the_newest_wins(tmp_path):
     seen = []
 
@@ -185,9 +179,6 @@ def test_checkpoint_of_the_last_good_state(tmp_path):
     result = run(ad.Checkpoint(tmp_path, every=100), functional=FailsAt(3), n_steps=9)
     assert result.status == "diverged" and load_snapshot(tmp_path).index == 2
     assert torch.equal(load_snapshot(tmp_path).dataset.x, result.dataset.x)
-
-
-# StopWhen
 
 
 def half_square(x, y):
@@ -215,9 +206,6 @@ def test_a_flow_that_has_settled():
     result = run(ad.StopWhen(1e-4), n_steps=500, **options)
     assert result.status == "stopped" and 10 < result.n_steps < 60
     assert result.values[-1] < 1e-3 * result.values[0]
-
-
-# Metric
 
 
 def mean(rho):
@@ -258,9 +246,6 @@ def test_a_resume_keeps_earlier_figures_once(tmp_path):
     )
 
 
-# Progress
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -281,9 +266,6 @@ def test_progress(monkeypatch):
         text = out.getvalue()
         assert f"{n_steps}/3" in text and f"value {56 - n_steps}" in text
         assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0  # the cursor is back
-
-
-# The loop around them
 
 
 @pytest.mark.parametrize(
@@ -365,9 +347,6 @@ def test_an_error_in_a_callback_is_not_hidden():
         run(broken)
 
 
-# Values that are not finite
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("good", [1, 3])
 def test_a_value_that_is_not_finite(value, good):
@@ -392,9 +371,6 @@ def test_a_gradient_that_is_not_finite():
 def test_not_finite_on_the_source(gradient):
     with pytest.raises(ad.InputError, match="not finite on the source.*FailsAt"):
         run(functional=FailsAt(0, gradient=gradient))
-
-
-# Storage
 
 
 def test_a_frame_that_fails_is_not_committed(tmp_path, monkeypatch):

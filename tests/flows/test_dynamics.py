@@ -5,7 +5,9 @@ import oracles
 import pytest
 import torch
 from flow_cases import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
+from numpy.testing import assert_allclose
 from scipy.linalg import sqrtm
+from torch.testing import assert_close
 
 import advect as ad
 from advect.data.laws import Diagonal, Factored, Full
@@ -34,7 +36,7 @@ class TestLawVelocities:
         each = first_velocity(source, energy, ad.JointVariableLabels(laws=motion))
         assert fixed.keys() == each.keys()
         scale = fixed["x"].abs().max().item()
-        torch.testing.assert_close(fixed["x"], each["x"], rtol=0, atol=1e-12 * scale)
+        assert_close(fixed["x"], each["x"], rtol=0, atol=1e-12 * scale)
         for part in fixed.keys() - {"x"}:
             flat = each[part].reshape(len(source), -1)
             average = torch.zeros(3, flat.shape[1], dtype=torch.float64).index_add_(
@@ -42,9 +44,7 @@ class TestLawVelocities:
             )
             average = (average / source.class_mass[:, None]).reshape(fixed[part].shape)
             assert fixed[part].abs().max() > 0.01
-            torch.testing.assert_close(
-                fixed[part], average, rtol=0, atol=1e-12 * fixed[part].abs().max().item()
-            )
+            assert_close(fixed[part], average, rtol=0, atol=1e-12 * fixed[part].abs().max().item())
 
     @pytest.mark.parametrize("name", MOTIONS)
     def test_law_gradients(self, name):
@@ -68,7 +68,7 @@ class TestLawVelocities:
             if name == "bures" and part == "covariance":
                 roots = [torch.as_tensor(sqrtm(part.numpy()).real) for part in parameters[part]]
                 expected = 2 * torch.stack(roots) @ expected
-            torch.testing.assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
+            assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
 
     def test_factored_mass_reaches_every_row(self):
         """The rows of a factor carry the mass of their class: −∂F/∂A ÷ mass, by central differences (1e-6 as above)."""
@@ -84,9 +84,7 @@ class TestLawVelocities:
 
         gradient = oracles.central_differences(value, parameters["factor"], step=1e-5)
         mass = rho.class_mass.repeat_interleave(torch.tensor(rho.law.covariance.sizes))
-        torch.testing.assert_close(
-            velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6
-        )
+        assert_close(velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize(
         ("dynamics", "dim", "kind"),
@@ -146,9 +144,7 @@ class TestLawVelocities:
             for w in (torch.softmax(logits, 0), [1.0] * 5 + [0.0])
         ]
         assert [run.status for run in runs] == ["completed"] * 2
-        torch.testing.assert_close(
-            runs[0].dataset.x[:5], runs[1].dataset.x[:5], rtol=1e-4, atol=1e-4
-        )
+        assert_close(runs[0].dataset.x[:5], runs[1].dataset.x[:5], rtol=1e-4, atol=1e-4)
         assert torch.equal(runs[0].dataset.x[5], x[5])
         assert (runs[0].dataset.x[:5] - x[:5]).abs().min() > 0
 
@@ -166,10 +162,8 @@ class TestCarriedLaws:
     def test_fixed_labels_start_from_them(self, motion):
         rho = ad.JointFixedLabels(motion).start(ad.LabeledDataset(self.x, self.y, law=self.laws))
         assert rho.law_index is None and rho.law.means.dtype == torch.float32
-        torch.testing.assert_close(rho.law.means, self.laws.means.float())
-        torch.testing.assert_close(
-            rho.law.covariances(), self.laws.covariances().float(), rtol=1e-5, atol=1e-5
-        )
+        assert_close(rho.law.means, self.laws.means.float())
+        assert_close(rho.law.covariances(), self.laws.covariances().float(), rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("motion", ["euclidean", "bures", "diagonal"])
     def test_variable_labels_start_from_them(self, motion):
@@ -181,8 +175,8 @@ class TestCarriedLaws:
         ):
             rho = ad.JointVariableLabels(laws=motion).start(source)
             assert rho.law_index.tolist() == list(range(12))
-            torch.testing.assert_close(rho.law.means, self.laws.means[rows].float())
-            torch.testing.assert_close(
+            assert_close(rho.law.means, self.laws.means[rows].float())
+            assert_close(
                 rho.law.covariances(), self.laws.covariances()[rows].float(), rtol=1e-5, atol=1e-5
             )
 
@@ -208,10 +202,8 @@ class TestCarriedLaws:
             return ad.flow(data, energy, n_steps=n_steps, **options).dataset
 
         whole, parts = run(source, 6), run(run(source, 3), 3)
-        torch.testing.assert_close(parts.x, whole.x, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(
-            parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9
-        )
+        assert_close(parts.x, whole.x, rtol=1e-9, atol=1e-9)
+        assert_close(parts.law.covariances(), whole.law.covariances(), rtol=1e-9, atol=1e-9)
         assert torch.equal(parts.y, whole.y)
 
 
@@ -240,9 +232,7 @@ class TestFeatureDriven:
         gradient = oracles.central_differences(
             lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5
         )
-        torch.testing.assert_close(
-            velocity, -gradient / self.source.weights[:, None], rtol=1e-6, atol=1e-6
-        )
+        assert_close(velocity, -gradient / self.source.weights[:, None], rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly(), ad.ExactLabelOT()])
     def test_detached_exact_velocity_is_the_map(self, label):
@@ -253,7 +243,7 @@ class TestFeatureDriven:
         )["x"]
         plan = ad.otdd(self.source, self.target, cost=cost, solver=ad.ExactOT()).plan()
         image = plan @ self.target.x / self.source.weights[:, None]
-        torch.testing.assert_close(velocity, image - self.source.x, rtol=1e-12, atol=1e-12)
+        assert_close(velocity, image - self.source.x, rtol=1e-12, atol=1e-12)
 
     def test_detached_sinkhorn_velocity_is_map_minus_self_map(self):
         velocity = first_velocity(
@@ -262,16 +252,14 @@ class TestFeatureDriven:
         solved = ad.otdd(self.source, self.target, solver=TIGHT).divergence
         images = solved.cross.plan() @ self.target.x - solved.source.plan() @ self.source.x
         # 1e-7: two plans with marginals to 1e-11, from different starts, divided by weights near 0.05
-        torch.testing.assert_close(
-            velocity, images / self.source.weights[:, None], rtol=1e-7, atol=1e-7
-        )
+        assert_close(velocity, images / self.source.weights[:, None], rtol=1e-7, atol=1e-7)
 
     def test_laws_are_estimated_anew(self):
         """Carried laws are dropped at the start, and those of a later state are the moments of its features."""
         carried = self.source.replace(law=self.target.laws())
         last = ad.flow(carried, ad.OTDD(self.target), n_steps=3).dataset
         assert last.law is None
-        torch.testing.assert_close(
+        assert_close(
             last.laws().means[0],
             (last.weights[:6, None] * last.x[:6]).sum(0) / last.weights[:6].sum(),
         )
@@ -415,4 +403,4 @@ class TestClustering:
         still = ad.Potential(lambda x, y: 0 * x.sum(1))
         ad.flow(data, still, dynamics=dynamics, n_steps=1)
         squared = ((seen[0][:, None] - seen[0][None]) ** 2).sum(-1)
-        np.testing.assert_allclose(squared, ad.bures(laws, laws).numpy(), atol=1e-12)
+        assert_allclose(squared, ad.bures(laws, laws).numpy(), atol=1e-12)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, states
+from numpy.testing import assert_allclose
 from scipy.stats import norm as gaussian
+from torch.testing import assert_close
 
 import advect as ad
 from advect.functionals.interaction import Radial
@@ -110,8 +112,8 @@ class TestGaussianPath:
         for step in states(cloud(x), energy, 8, integrator=ad.Euler(tau)):
             left = (1 - tau) ** step.index
             path = (1 - left) * matrix + left * torch.eye(2, dtype=torch.float64)
-            torch.testing.assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
-            torch.testing.assert_close(
+            assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
+            assert_close(
                 covariance(step.dataset), path @ covariance(cloud(x)) @ path, rtol=1e-12, atol=1e-12
             )
 
@@ -149,7 +151,7 @@ class TestLawMotion:
             left = (1 - tau) ** step.index
             laws = step.dataset.laws()
             means = target.means + left * (start.means - target.means)
-            torch.testing.assert_close(laws.means, means, rtol=1e-10, atol=1e-10)
+            assert_close(laws.means, means, rtol=1e-10, atol=1e-10)
             for k in range(2):
                 goal = target.covariances()[k]
                 for origin, share in (
@@ -157,7 +159,7 @@ class TestLawMotion:
                     (start.covariances()[k], 1 - left),
                 ):
                     path = (1 - share) * one + share * transport_matrix(origin, goal)
-                    torch.testing.assert_close(
+                    assert_close(
                         laws.covariances()[k], path @ origin @ path, rtol=1e-10, atol=1e-10
                     )
 
@@ -168,9 +170,7 @@ class TestLawMotion:
         goal, start = target.covariance.scales(), run[0].dataset.laws().covariance.scales()
         for step in run:
             expected = goal + (1 - tau) ** step.index * (start - goal)
-            torch.testing.assert_close(
-                step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12
-            )
+            assert_close(step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12)
 
     def test_euclidean_projects_what_would_turn_negative(self):
         """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue, and 0 is the
@@ -182,7 +182,7 @@ class TestLawMotion:
         first, second = (
             torch.linalg.eigvalsh(step.dataset.laws().covariances()[0]) for step in run[:2]
         )
-        torch.testing.assert_close(second, (first - 0.25).clamp_min(0), rtol=0, atol=1e-12)
+        assert_close(second, (first - 0.25).clamp_min(0), rtol=0, atol=1e-12)
         values = [step.value for step in run]
         assert all(after <= before for before, after in pairwise(values))
         assert all(
@@ -246,9 +246,7 @@ class TestHeat:
         assert growth == pytest.approx(2 * time, rel=0.01)
         inner = slice(n // 20, -n // 20)
         expected = math.sqrt(1 + 2 * time) * quantiles[inner]
-        np.testing.assert_allclose(
-            last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time)
-        )
+        assert_allclose(last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time))
 
 
 class TestPorousMedium:
@@ -278,7 +276,7 @@ class TestPorousMedium:
                 radius**2 / 5 * time ** (2 / 3), rel=0.01
             )
             exact = radius * time ** (1 / 3)
-            np.testing.assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
+            assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
 
 
 class TestAggregation:
@@ -301,7 +299,7 @@ class TestAggregation:
         run = states(source, gather, n_steps, integrator=ad.Euler(tau))
         for step in run:
             expected = place + (1 - tau) ** step.index * (source.x - place)
-            torch.testing.assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)
+            assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)
         final = run[-1].dataset.x
         assert (final.max() - final.min()).item() == pytest.approx(2, abs=2 / n + 1e-4)
 
@@ -312,7 +310,7 @@ class TestAggregation:
         for name, mass in ((0, 1 / 3), (1, 2 / 3)):
             before, after = source.of_class(name).x, step.dataset.of_class(name).x
             expected = before.mean(0) + (1 - 0.3 * mass) * (before - before.mean(0))
-            torch.testing.assert_close(after, expected, rtol=0, atol=1e-12)
+            assert_close(after, expected, rtol=0, atol=1e-12)
 
 
 def fitted_order(taus, errors):
