@@ -19,17 +19,9 @@ def generator(seed=0):
 
 def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
     y = torch.arange(n) % k
-    x = (
-        torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
-        + 2 * y[:, None]
-        + shift
-    )
-    weights = (
-        torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1
-        if weighted
-        else None
-    )
-    return ad.LabeledDataset(x, y, weights=weights)
+    x = torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
+    drawn = torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1
+    return ad.LabeledDataset(x + 2 * y[:, None] + shift, y, weights=drawn if weighted else None)
 
 
 class TestOneDimension:
@@ -118,10 +110,7 @@ class TestValue:
     def test_sees_labels_where_features_agree(self):
         """The same points with labels that split them another way."""
         x = torch.randn(200, 2, generator=generator(), dtype=torch.float64)
-        a, b = (
-            ad.LabeledDataset(x, (x[:, 0] > 0).long()),
-            ad.LabeledDataset(x, (x[:, 1] > 0).long()),
-        )
+        a, b = (ad.LabeledDataset(x, (x[:, axis] > 0).long()) for axis in (0, 1))
         assert sliced_otdd(a, b, 50, label_weight=0).energy == pytest.approx(0, abs=1e-20)
         assert sliced_otdd(a, b, 50).energy > 0.05
 
@@ -129,21 +118,20 @@ class TestValue:
         a, b = labeled(50, weighted=True), labeled(41, 3)
         whole = sliced_otdd(a, b, 30, generator=generator())
         monkeypatch.setattr(sliced, "ENTRIES", 300)
-        assert sliced_otdd(a, b, 30, generator=generator()).energy == pytest.approx(
-            whole.energy, rel=1e-12
-        )
+        parts = sliced_otdd(a, b, 30, generator=generator())
+        assert parts.energy == pytest.approx(whole.energy, rel=1e-12)
 
     def test_misuse(self):
-        with pytest.raises(ad.InputError, match="one feature space"):
-            sliced_otdd(labeled(9), labeled(9, d=2))
-        with pytest.raises(ad.InputError, match="n_projections"):
-            sliced_otdd(labeled(9), labeled(9), 0)
-        with pytest.raises(ad.InputError, match="needs a label"):
-            sliced_otdd(ad.LabeledDataset([[0.0]]), ad.LabeledDataset([[1.0]]))
-        with pytest.raises(ad.InputError, match="LabeledDataset"):
-            SlicedOTDD([[1.0]])
-        with pytest.raises(ad.InputError, match="standardize"):
-            sliced_otdd(*(data.replace(x=1e200 * data.x) for data in (labeled(9), labeled(9, 1))))
+        huge = [data.replace(x=1e200 * data.x) for data in (labeled(9), labeled(9, 1))]
+        for call, keyword in {
+            lambda: sliced_otdd(labeled(9), labeled(9, d=2)): "one feature space",
+            lambda: sliced_otdd(labeled(9), labeled(9), 0): "n_projections",
+            lambda: sliced_otdd(*[ad.LabeledDataset([[0.0]])] * 2): "needs a label",
+            lambda: SlicedOTDD([[1.0]]): "LabeledDataset",
+            lambda: sliced_otdd(*huge): "standardize",
+        }.items():
+            with pytest.raises(ad.InputError, match=keyword):
+                call()
 
 
 class TestControl:
@@ -158,9 +146,8 @@ class TestControl:
         assert abs(float(gap.mean())) < 4 * float(gap.std()) / 200
         assert float(better.var()) < 0.5 * float(plain.var())
         few = sliced._Slices(20, 2.0)
-        assert torch.equal(
-            few.energies(a, b, generator()), few.energies(a, b, generator(), reduce_noise=True)
-        )
+        reduced = few.energies(a, b, generator(), reduce_noise=True)
+        assert torch.equal(few.energies(a, b, generator()), reduced)
 
 
 class TestGradient:
@@ -222,12 +209,8 @@ class TestFlow:
 
     def test_resumes_bit_for_bit(self, tmp_path):
         source, target = labeled(40), labeled(35, 6, shift=3.0)
-        whole = ad.flow(source, SlicedOTDD(target, 10), n_steps=4)
-        ad.flow(
-            source,
-            SlicedOTDD(target, 10),
-            n_steps=2,
-            callbacks=[ad.Checkpoint(tmp_path / "run", every=1)],
-        )
-        again = ad.flow(source, SlicedOTDD(target, 10), n_steps=4, resume=tmp_path / "run")
+        energy = SlicedOTDD(target, 10)
+        whole = ad.flow(source, energy, n_steps=4)
+        ad.flow(source, energy, n_steps=2, callbacks=[ad.Checkpoint(tmp_path, every=1)])
+        again = ad.flow(source, energy, n_steps=4, resume=tmp_path)
         assert torch.equal(again.dataset.x, whole.dataset.x)
