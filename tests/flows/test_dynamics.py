@@ -17,6 +17,7 @@ MOTIONS = {
     "bures": ("bures", ad.Bures()),
     "diagonal": ("diagonal", ad.Bures(diagonal=True)),
 }
+STILL = ad.Potential(lambda x, y: 0 * x.sum(1))
 DETACHED = ad.FeatureDriven(through_laws=False)
 
 
@@ -210,21 +211,10 @@ class TestCarriedLaws:
 class TestFeatureDriven:
     source, target = labeled([6, 8], 2, 1, weighted=True), labeled([7, 5], 2, 2, shift=1.0)
 
-    @pytest.mark.parametrize(
-        "label",
-        [
-            ad.Bures(),
-            *(
-                pytest.param(label, marks=pytest.mark.slow)
-                for label in (
-                    ad.Bures(diagonal=True),
-                    ad.MeansOnly(),
-                    ad.NoLabels(),
-                    ad.ExactLabelOT(TIGHT),
-                )
-            ),
-        ],
-    )
+    OTHERS = ad.Bures(diagonal=True), ad.MeansOnly(), ad.NoLabels(), ad.ExactLabelOT(TIGHT)
+    slow = (pytest.param(label, marks=pytest.mark.slow) for label in OTHERS)
+
+    @pytest.mark.parametrize("label", [ad.Bures(), *slow])
     def test_through_laws_is_the_gradient_of_the_energy(self, label):
         """1e-6: central differences with step 1e-5 of a value converged to 1e-11."""
         energy = ad.OTDD(self.target, cost=ad.GroundCost(label=label), solver=TIGHT)
@@ -238,17 +228,15 @@ class TestFeatureDriven:
     def test_detached_exact_velocity_is_the_map(self, label):
         """T(x) − x with the barycentric map of the exact plan; the label cost shapes the plan and nothing else."""
         cost = ad.GroundCost(label=label)
-        velocity = first_velocity(
-            self.source, ad.OTDD(self.target, cost=cost, solver=ad.ExactOT()), DETACHED
-        )["x"]
+        energy = ad.OTDD(self.target, cost=cost, solver=ad.ExactOT())
+        velocity = first_velocity(self.source, energy, DETACHED)["x"]
         plan = ad.otdd(self.source, self.target, cost=cost, solver=ad.ExactOT()).plan()
         image = plan @ self.target.x / self.source.weights[:, None]
         assert_close(velocity, image - self.source.x, rtol=1e-12, atol=1e-12)
 
     def test_detached_sinkhorn_velocity_is_map_minus_self_map(self):
-        velocity = first_velocity(
-            self.source, ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT), DETACHED
-        )["x"]
+        energy = ad.OTDD(self.target, cost=EXACT_LAWS, solver=TIGHT)
+        velocity = first_velocity(self.source, energy, DETACHED)["x"]
         solved = ad.otdd(self.source, self.target, solver=TIGHT).divergence
         images = solved.cross.plan() @ self.target.x - solved.source.plan() @ self.source.x
         # 1e-7: two plans with marginals to 1e-11, from different starts, divided by weights near 0.05
@@ -289,34 +277,27 @@ class TestVariableLabels:
 
     @staticmethod
     def around(centres, n, names, seed):
-        x = torch.cat(
-            [centre + 0.7 * draw(n, 2, seed=seed + k) for k, centre in enumerate(centres)]
-        )
-        return ad.LabeledDataset(x, torch.arange(len(centres)).repeat_interleave(n), classes=names)
+        parts = [centre + 0.7 * draw(n, 2, seed=seed + k) for k, centre in enumerate(centres)]
+        y = torch.arange(len(centres)).repeat_interleave(n)
+        return ad.LabeledDataset(torch.cat(parts), y, classes=names)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("clustering", ["kmeans?n_clusters=4", "dbscan"])
-    @pytest.mark.parametrize("motion", ["euclidean", "diagonal"], ids=["euclidean", "diagonal"])
+    @pytest.mark.parametrize("motion", ["euclidean", "diagonal"])
     def test_three_classes_become_four(self, clustering, motion):
         """Target classes are 20 apart with deviation 0.7, so the classes at the end are told without doubt."""
         source = self.around(self.source_centres, 40, ["a", "b", "c"], 1)
         target = self.around(self.target_centres, 30, [10, 11, 12, 13], 11)
-        dynamics = ad.JointVariableLabels(clustering, laws=motion)
-        result = ad.flow(
-            source, ad.OTDD(target), dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=30
-        )
+        options = {"dynamics": ad.JointVariableLabels(clustering, laws=motion), "n_steps": 30}
+        result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), **options)
         last = result.dataset
         alive = {name: count for name, count in last.counts.items() if count}
         assert len(alive) == 4
         assert last.classes[:3] == ("a", "b", "c")
         assert set(last.classes[3:]) and set(last.classes[3:]).isdisjoint(source.classes)
         nearest = torch.cdist(last.x, self.target_centres).argmin(dim=1)
-        homes = [
-            set(nearest[last.y == code].tolist())
-            for code in range(len(last.classes))
-            if (last.y == code).any()
-        ]
-        assert sorted(map(sorted, homes)) == [[0], [1], [2], [3]]
+        homes = [nearest[last.y == code].unique().tolist() for code in last.y.unique()]
+        assert sorted(homes) == [[0], [1], [2], [3]]
         assert set(alive.values()) == {30}
         assert torch.cdist(last.x, self.target_centres).min(dim=1).values.max() < 4
         assert result.values[-1] < 1e-3 * result.values[0]
@@ -358,11 +339,8 @@ class TestClustering:
 
     def relabeled(self, means, y, clustering, classes=None):
         source = ad.LabeledDataset(torch.tensor(means).double(), y, classes=classes)
-        dynamics, still = (
-            ad.JointVariableLabels(clustering),
-            ad.Potential(lambda x, y: 0 * x.sum(1)),
-        )
-        return ad.flow(source, still, dynamics=dynamics, n_steps=1).dataset.y.tolist()
+        dynamics = ad.JointVariableLabels(clustering)
+        return ad.flow(source, STILL, dynamics=dynamics, n_steps=1).dataset.y.tolist()
 
     @pytest.mark.parametrize(
         ("found", "wanted"),
@@ -400,7 +378,6 @@ class TestClustering:
         laws = ad.Gaussians(draw(6, 3, seed=2), Diagonal(draw(6, 3, seed=1).abs()))
         data = ad.LabeledDataset(draw(6, 3), [0, 1] * 3, law=laws, law_index=range(6))
         dynamics = ad.JointVariableLabels(Watching([0, 1] * 3), laws="diagonal")
-        still = ad.Potential(lambda x, y: 0 * x.sum(1))
-        ad.flow(data, still, dynamics=dynamics, n_steps=1)
+        ad.flow(data, STILL, dynamics=dynamics, n_steps=1)
         squared = ((seen[0][:, None] - seen[0][None]) ** 2).sum(-1)
         assert_allclose(squared, ad.bures(laws, laws).numpy(), atol=1e-12)

@@ -54,9 +54,8 @@ class TestIntegrators:
         velocity = {"x": draw(5, 2, seed=1), "mean": draw(3, 2, seed=2)}
         displacement, state = integrator.displace(velocity, integrator.init(velocity), 0, generator)
         noise = torch.randn(5, 2, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-        torch.testing.assert_close(
-            displacement["x"], 0.2 * velocity["x"] + math.sqrt(0.12) * noise, rtol=0, atol=1e-15
-        )
+        expected = 0.2 * velocity["x"] + math.sqrt(0.12) * noise
+        torch.testing.assert_close(displacement["x"], expected, rtol=0, atol=1e-15)
         assert torch.equal(displacement["mean"], 0.2 * velocity["mean"])
         assert state == {}
 
