@@ -47,10 +47,8 @@ def value_at(functional, rho, state):
 def first_velocity(source, functional, dynamics):
     """The velocity at step 0, by the dynamics' own methods and autograd."""
     rho = dynamics.start(source)
-    leaves = {
-        name: value.detach().clone().requires_grad_()
-        for name, value in dynamics.parameters(rho).items()
-    }
+    parameters = dynamics.parameters(rho)
+    leaves = {name: part.detach().clone().requires_grad_() for name, part in parameters.items()}
     functional(dynamics.attach(rho, leaves)).backward()
     return dynamics.velocity(rho, {name: leaf.grad for name, leaf in leaves.items()})
 

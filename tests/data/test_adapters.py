@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 from covering import examples
-from hypothesis import HealthCheck, example, given, strategies as st
+from hypothesis import HealthCheck, assume, example, given, strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
@@ -39,24 +39,17 @@ def seeded(seed=0):
 
 @st.composite
 def datasets(draw):
-    n, shape = (
-        draw(st.integers(1, 7)),
-        draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)])),
+    n, width = draw(st.integers(1, 7)), draw(st.sampled_from([32, 64]))
+    shape = draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)]))
+    size, finite = (
+        n * math.prod(shape),
+        st.floats(allow_nan=False, allow_infinity=False, width=width),
     )
-    width = draw(st.sampled_from([32, 64]))
-    size = n * math.prod(shape)
-    numbers = draw(
-        st.lists(
-            st.floats(allow_nan=False, allow_infinity=False, width=width),
-            min_size=size,
-            max_size=size,
-        )
-    )
+    numbers = draw(st.lists(finite, min_size=size, max_size=size))
     classes = draw(st.lists(draw(names), max_size=4, unique=True))
     labels = [draw(st.sampled_from([None, *classes])) for _ in range(n)]
-    columns = draw(
-        st.lists(st.text(min_size=1, max_size=5), min_size=shape[0], max_size=shape[0], unique=True)
-    )
+    name, count = st.text(min_size=1, max_size=5), shape[0]
+    columns = draw(st.lists(name, min_size=count, max_size=count, unique=True))
     return LabeledDataset(
         np.array(numbers, f"float{width}").reshape(n, *shape),
         labels,
@@ -110,20 +103,15 @@ def test_torch_and_back(data, batch):
     same(LabeledDataset.from_torch(Subset(pairs, range(len(data)))), data, "weights", "columns")
     same(LabeledDataset.from_torch(DataLoader(pairs, batch_size=batch)), data, "weights", "columns")
     same(LabeledDataset.from_torch(DataLoader(pairs, batch_size=None)), data, "weights", "columns")
-    stream = [
-        (x, None if label is None else label)
-        for x, label in zip(data.samples, data.labels, strict=True)
-    ]
-    same(LabeledDataset.from_torch(iter(stream)), data, "classes", "weights", "columns")
+    stream = zip(data.samples, data.labels, strict=True)
+    same(LabeledDataset.from_torch(stream), data, "classes", "weights", "columns")
 
 
 @QUICK
 @given(datasets())
 @example(LabeledDataset(np.zeros((2, 2)), [("a", 1), None], classes=[("a", 1), ("b", 2)]))
 def test_pandas_and_back(data):
-    taken = {"label", "w"} & set(data.columns or ())
-    if taken:
-        return
+    assume(not {"label", "w"} & set(data.columns or ()))
     frame = data.to_pandas(weights="w")
     back = LabeledDataset.from_frame(frame, label="label", weights="w")
     same(back, data, "columns")
@@ -160,9 +148,8 @@ class Pictures:
 
 
 def picture(mode="L", size=(4, 3), value=None):
-    return Image.new(
-        mode, size, value if value is not None else {"L": 51, "RGB": (255, 0, 51), "1": 1}[mode]
-    )
+    usual = {"L": 51, "RGB": (255, 0, 51), "1": 1}
+    return Image.new(mode, size, usual[mode] if value is None else value)
 
 
 def test_pictures_have_values_from_0_to_1():
@@ -325,9 +312,8 @@ def test_frames_of_polars_and_arrow():
     data = LabeledDataset.from_frame(frame, **options)
     for other in (pl.from_pandas(frame), pa.Table.from_pandas(frame)):
         same(LabeledDataset.from_frame(other, **options), data)
-    kinds = pl.DataFrame({"u": [1, 2], "y": ["b", None]}).with_columns(
-        pl.col("y").cast(pl.Enum(["b", "a"]))
-    )
+    y = pl.Series("y", ["b", None], pl.Enum(["b", "a"]))
+    kinds = pl.DataFrame({"u": [1, 2]}).with_columns(y)
     data = LabeledDataset.from_frame(kinds, label="y")
     assert data.classes == ("b", "a") and data.labels == ["b", None]
 

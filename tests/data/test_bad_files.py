@@ -55,10 +55,8 @@ def cut(make, keep):
 
 def header(shape, descr="<f8"):
     """The start of an .npy array."""
-    line = (
-        f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode().ljust(117)
-        + b"\n"
-    )
+    facts = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    line = facts.encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
 
 
@@ -78,7 +76,7 @@ def png(size=(4, 4), mode="L", **options):
 
 
 def tree(**files):
-    """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty directory."""
+    """A folder; ``a__x`` is the file x.png of class a, None an empty directory."""
 
     def plant(path):
         path.mkdir()
@@ -87,11 +85,7 @@ def tree(**files):
             if content is None:
                 place.mkdir(parents=True)
                 continue
-            place = (
-                place.with_name(place.name.replace("_txt", ".txt"))
-                if "_txt" in name
-                else place.with_suffix(".png")
-            )
+            place = place.with_suffix(".png")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
 
@@ -100,14 +94,12 @@ def tree(**files):
 
 def mnist(**files):
     """A directory of IDX files; ``train_images`` is train-images-idx3-ubyte."""
-    names = {
-        name: f"{name.replace('_', '-')}-idx{3 if 'images' in name else 1}-ubyte" for name in files
-    }
 
     def plant(path):
         path.mkdir()
         for name, content in files.items():
-            (path / names[name]).write_bytes(content)
+            dimensions = 3 if "images" in name else 1
+            (path / f"{name.replace('_', '-')}-idx{dimensions}-ubyte").write_bytes(content)
 
     return plant
 
