@@ -64,9 +64,8 @@ def digits_usps(n):
 
 
 def fashion_mnist(n):
-    return ad.harmonize(
-        ad.datasets.load("fashion_mnist", n=n), ad.datasets.load("mnist", n=n), size=14
-    )
+    sides = (ad.datasets.load(name, n=n) for name in ("fashion_mnist", "mnist"))
+    return ad.harmonize(*sides, size=14)
 
 
 def gaussians(n):

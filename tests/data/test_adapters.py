@@ -20,17 +20,12 @@ from advect import InputError, LabeledDataset
 
 QUICK = examples(30, suppress_health_check=list(HealthCheck))
 X = np.arange(12.0, dtype=np.float32).reshape(4, 3)
-names = st.sampled_from(
-    [
-        st.text(max_size=6) | st.sampled_from(["a\0", "1", "nan", " a"]),
-        st.integers(-3, 12),
-        st.integers(2**62, 2**70),
-        st.booleans(),
-        st.floats(allow_nan=False).filter(lambda value: not value.is_integer()),
-        st.tuples(st.integers(0, 3), st.text(max_size=2)),
-        st.text(max_size=3) | st.integers(2, 9) | st.tuples(st.integers(0, 3)),
-    ]
-)
+texts = st.text(max_size=6) | st.sampled_from(["a\0", "1", "nan", " a"])
+numbers = st.integers(-3, 12), st.integers(2**62, 2**70)
+fractions = st.floats(allow_nan=False).filter(lambda value: not value.is_integer())
+tuples = st.tuples(st.integers(0, 3), st.text(max_size=2))
+mixed = st.text(max_size=3) | st.integers(2, 9) | st.tuples(st.integers(0, 3))
+names = st.sampled_from([texts, *numbers, st.booleans(), fractions, tuples, mixed])
 
 
 def seeded(seed=0):
@@ -170,12 +165,8 @@ def test_pictures_have_values_from_0_to_1():
 )
 def test_values_of_tensors_stay(dtype):
     x = torch.arange(12).reshape(2, 2, 3).to(dtype)
-    for dataset in (
-        TensorDataset(x),
-        list(x),
-        DataLoader(list(x), batch_size=2),
-        list(x.float().numpy().astype("f2")),
-    ):
+    loader, arrays = DataLoader(list(x), batch_size=2), list(x.float().numpy().astype("f2"))
+    for dataset in (TensorDataset(x), list(x), loader, arrays):
         data = LabeledDataset.from_torch(dataset)
         assert torch.equal(data.samples, x.float()) and not data.labeled.any()
         assert data.classes == ()

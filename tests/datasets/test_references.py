@@ -5,7 +5,6 @@ Nothing here touches the network."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from pathlib import Path
@@ -144,10 +143,9 @@ def test_real_datasets_by_name(name, monkeypatch):
 
 def small(place, name, value=255):
     place.mkdir(parents=True, exist_ok=True)
-    np.savez(
-        place / f"{name}.npz", x=np.full((2, 2, 2), value, np.uint8), y=[0, 1], classes=["10", "9"]
-    )
-    return place / f"{name}.npz"
+    x, path = np.full((2, 2, 2), value, np.uint8), place / f"{name}.npz"
+    np.savez(path, x=x, y=[0, 1], classes=["10", "9"])
+    return path
 
 
 def test_files_go_before_the_cache_and_that_before_packages(tmp_path, nothing_set, monkeypatch):
@@ -193,9 +191,8 @@ class OpenML:
 
 def usps(low=-1.0, high=1.0, first=1, rows=9298):
     pixels = np.random.default_rng(0).choice([low, high], (rows, 256))
-    return SimpleNamespace(
-        data=pixels, target=np.array([str(first + i % 10) for i in range(rows)], dtype=object)
-    )
+    labels = [str(first + i % 10) for i in range(rows)]
+    return SimpleNamespace(data=pixels, target=np.array(labels, dtype=object))
 
 
 @pytest.mark.parametrize(("low", "high", "first"), [(-1.0, 1.0, 1), (0.0, 255.0, 0), (0.0, 1.0, 0)])
@@ -220,9 +217,8 @@ def test_colours_come_last(monkeypatch):
     monkeypatch.setitem(named._SETS, "cifar10", images)
     stored = np.zeros((3, 3, 32, 32))
     stored[:, 0], stored[:, 1, 5, 7] = 255, 51
-    OpenML(
-        monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=np.array(["0", "9", "3"]))
-    )
+    labels = np.array(["0", "9", "3"])
+    OpenML(monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=labels))
     data = load("cifar10")
     assert data.labels == ["airplane", "truck"] and data.sample_shape == (32, 32, 3)
     assert data.samples[0, 5, 7].tolist() == [1.0, np.float32(51) / np.float32(255), 0.0]
@@ -230,13 +226,8 @@ def test_colours_come_last(monkeypatch):
 
 
 def test_tables_of_openml(monkeypatch, nothing_set):
-    frame = pd.DataFrame(
-        {
-            "u": [1.0, 2.0],
-            "c": ["x", "y"],
-            "class": pd.Categorical(["b", "a"], categories=["b", "a"]),
-        }
-    )
+    names = pd.Categorical(["b", "a"], categories=["b", "a"])
+    frame = pd.DataFrame({"u": [1.0, 2.0], "c": ["x", "y"], "class": names})
     openml = OpenML(monkeypatch, SimpleNamespace(frame=frame, target_names=["class"]))
     data = load("openml:61?categorical=onehot")
     assert data.classes == ("b", "a") and data.columns == ("u", "c=x", "c=y")
@@ -271,11 +262,9 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("parqet:a.parquet", {}, "Did you mean 'parquet'"),
     ("https://example.org/a.npz", {}, "kind of reference"),
     ("npz:", {}, "followed by"),
-    ("npz:nowhere.npz", {}, "no such file"),
     ("{there}/a.npzz", {}, "Did you mean 'a.npz'"),
     ("{there}/a.npz?rows=3", {}, "option of npz files"),
     ("{there}/a.csv?lable=kind", {}, "Did you mean 'label'"),
-    ("{there}/a.csv", {"split": "test"}, "option of csv files"),
     ("{there}/a.csv?label=label&label=u", {}, "given once"),
     ("{there}/a.csv?header", {}, "key=value"),
     ("{there}/a.csv?n=two", {}, "n must be a number"),
@@ -287,10 +276,8 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("emnist_letters", {}, "Put emnist_letters.npz"),
     ("kmnist", {}, "no network"),
     ("openml:abc", {}, "number"),
-    ("openml:61", {}, "no network"),
     ("toy:gausians", {}, "Did you mean 'gaussians'"),
     ("toy:moons?classes=3", {}, "option of moons"),
-    ("moons?generator=3", {}, "option of moons"),
     ("run:{there}@-1", {}, "no recorded frames"),
     ("run:{there}/run@2", {}, "positions from -2 to 1"),
     ("run:{there}/run@step=3", {}, "no frame of step 3"),
@@ -305,15 +292,10 @@ def there(tmp_path_factory):
     data = LabeledDataset(np.eye(4), ["a", "a", "a", "b"])
     data.save(place / "a.csv")
     data.save(place / "a.npz")
-    ad.flow(
-        data,
-        ad.Potential(ad.norm()),
-        n_steps=5,
-        callbacks=[ad.Recorder(every=5, directory=place / "run")],
-    )
-    for name, record in (("torn", [1]),):
-        (place / name).mkdir()
-        (place / name / "frames.jsonl").write_text(json.dumps(record) + "\n")
+    recorder = ad.Recorder(every=5, directory=place / "run")
+    ad.flow(data, ad.Potential(ad.norm()), n_steps=5, callbacks=[recorder])
+    (place / "torn").mkdir()
+    (place / "torn" / "frames.jsonl").write_text("[1]\n")
     return place
 
 

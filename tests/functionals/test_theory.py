@@ -8,7 +8,7 @@ import pytest
 import torch
 from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, states
 from numpy.testing import assert_allclose
-from oracles import root
+from oracles import optimal_matrix
 from scipy.stats import norm as gaussian
 from torch.testing import assert_close
 
@@ -29,13 +29,6 @@ def covariance(data):
     """Covariance with n in the denominator."""
     centred = data.x - data.x.mean(dim=0)
     return centred.T @ centred / len(data)
-
-
-def transport_matrix(a, b):
-    """The matrix of the optimal map from N(0, a) to N(0, b): a^(−½) (a^½ b a^½)^½ a^(−½)."""
-    half = root(a)
-    inverse = torch.linalg.inv(half)
-    return inverse @ root(half @ b @ half) @ inverse
 
 
 class TestContraction:
@@ -153,7 +146,7 @@ class TestLawMotion:
                     (before.dataset.laws().covariances()[k], tau),
                     (start.covariances()[k], 1 - left),
                 ):
-                    path = (1 - share) * one + share * transport_matrix(origin, goal)
+                    path = (1 - share) * one + share * optimal_matrix(origin, goal)
                     assert_close(
                         laws.covariances()[k], path @ origin @ path, rtol=1e-10, atol=1e-10
                     )

@@ -95,9 +95,8 @@ def test_blocks_are_orthonormal(dim, n):
 def test_distance_is_the_sliced_one_within_its_bounds(n, m, seed, weighted, weight):
     a, b = labeled(n, seed, weighted=weighted), labeled(m, seed + 1, k=2, shift=1.0)
     slices = Slices.random(3, 4, 16, weight, 7)
-    first, second = (
-        ad.embed(data, n_directions=4, n_levels=16, label_weight=weight, seed=7) for data in (a, b)
-    )
+    options = {"n_directions": 4, "n_levels": 16, "label_weight": weight, "seed": 7}
+    first, second = (ad.embed(data, **options) for data in (a, b))
     low, high = first.bounds(second)
     assert low - 1e-9 <= exact(a, b, slices) <= high + 1e-9
 

@@ -142,12 +142,10 @@ def test_the_largest_page_stays_small(tmp_path):
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(2000, 28, 28, generator=generator)
     start = ad.LabeledDataset(noise, [k % 10 for k in range(2000)])
-    frames = [
-        Frame(k, 60.0 - k, start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10))
-        for k in range(60)
-    ]
-    options = {"cost": ad.GroundCost(label=ad.NoLabels())}
-    story = Story(frames, ad.LabeledDataset(1 - noise), **options)
+    states = [start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10) for k in range(60)]
+    frames = [Frame(k, 60.0 - k, state) for k, state in enumerate(states)]
+    cost = ad.GroundCost(label=ad.NoLabels())
+    story = Story(frames, ad.LabeledDataset(1 - noise), cost=cost)
     assert write_report(story, tmp_path / "report.html").stat().st_size < 3_000_000
 
 
