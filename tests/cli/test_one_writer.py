@@ -180,9 +180,8 @@ def test_signals_to_be_ignored_are():
 
 def test_renames_are_flushed_with_their_directory(monkeypatch, tmp_path):
     flushed = []
-    monkeypatch.setattr(
-        "os.fsync", lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-    )
+    note = lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    monkeypatch.setattr("os.fsync", note)
     _atomic.write_atomically(tmp_path / "file", b"whole")
     assert flushed[-1] == str(tmp_path) and len(flushed) == 2
     flushed.clear()

@@ -129,9 +129,9 @@ def test_a_map_gives_the_units_back(run):
 
 
 def test_the_way_back_in_python():
+    options = {"label": "kind", "categorical": "onehot"}
     first, second = (
-        ad.LabeledDataset.from_frame(pets(n, s), label="kind", categorical="onehot")
-        for n, s in ((12, 0), (9, 2))
+        ad.LabeledDataset.from_frame(each, **options) for each in (pets(12), pets(9, 2))
     )
     space = ad.FeatureSpace.fit(first, second, scale="standardize")
     again = ad.FeatureSpace.from_dict(json.loads(json.dumps(space.to_dict())))

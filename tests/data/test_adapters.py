@@ -36,10 +36,8 @@ def seeded(seed=0):
 def datasets(draw):
     n, width = draw(st.integers(1, 7)), draw(st.sampled_from([32, 64]))
     shape = draw(st.sampled_from([(1,), (3,), (2, 3), (2, 1, 2), (4, 4, 3)]))
-    size, finite = (
-        n * math.prod(shape),
-        st.floats(allow_nan=False, allow_infinity=False, width=width),
-    )
+    finite = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    size = n * math.prod(shape)
     numbers = draw(st.lists(finite, min_size=size, max_size=size))
     classes = draw(st.lists(draw(names), max_size=4, unique=True))
     labels = [draw(st.sampled_from([None, *classes])) for _ in range(n)]

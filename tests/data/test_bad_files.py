@@ -110,7 +110,7 @@ ROWS = "u,v,label\n1,2,a\n3,4,b\n"
 GOOD = {
     "npz": npz(x=X, y=Y),
     "parquet": table(u=[1.0, 2.0], label=["a", "b"]),
-    "gz": raw(gzip.compress(ROWS.encode() * 1)),
+    "csv.gz": raw(gzip.compress(ROWS.encode())),
 }
 
 # name of the file, how it is made, options, a word of the message
@@ -176,7 +176,7 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("a.csv", raw("u,größe\n1,2\n".encode("latin-1")), {}, "damaged.*utf-8"),
     ("a.csv", raw(b"u,v\n" + b"1,2\n" * 9000 + b"\xff,2\n"), {}, "damaged|must be numbers"),
     ("a.csv.gz", text(ROWS), {}, "damaged.*a.csv.gz"),
-    ("a.csv.gz", cut(GOOD["gz"], 0.7), {}, "damaged"),
+    ("a.csv.gz", cut(GOOD["csv.gz"], 0.7), {}, "damaged"),
     # Parquet
     ("a.parquet", cut(GOOD["parquet"], 0.6), {}, "damaged"),
     ("a.parquet", table(u=pa.array([], "float64")), {}, "at least one row"),
@@ -273,16 +273,11 @@ def test_a_missing_file_has_its_neighbours_named(tmp_path):
         open_source(tmp_path / "nowhere" / "a.npz")
 
 
-READABLE = {
-    "a.npz": GOOD["npz"],
-    "a.csv": text(ROWS),
-    "a.csv.gz": GOOD["gz"],
-    "a.npy": raw(b""),
-    "a.parquet": GOOD["parquet"],
-}
+READABLE = {f"a.{suffix}": make for suffix, make in GOOD.items()}
+READABLE |= {"a.csv": text(ROWS), "a.npy": raw(b""), "f": tree(a__x=png())}
 
 
-@pytest.mark.parametrize(("name", "make"), [*READABLE.items(), ("f", tree(a__x=png()))])
+@pytest.mark.parametrize(("name", "make"), READABLE.items())
 def test_no_permission(name, make, tmp_path, monkeypatch):
     make(tmp_path / name)
 

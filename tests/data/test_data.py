@@ -319,9 +319,8 @@ class TestSample:
     def test_laws(self, y, part, seed):
         n, w, present = max(1, round(part * len(y))), np.arange(1.0, len(y) + 1), sorted(set(y))
         data = numbered(y, weights=w, classes=["never", "a", "b", "c"])
-        wanted = {
-            name: n // len(present) + (i < n % len(present)) for i, name in enumerate(present)
-        }
+        share, rest = divmod(n, len(present))
+        wanted = {name: share + (i < rest) for i, name in enumerate(present)}
         short = [name for name in present if wanted[name] > y.count(name)]
         for balanced in (False, True):
             if balanced and short:

@@ -34,13 +34,11 @@ class TestBures:
     def test_against_matrix_roots_full_rank(self, make, d):
         (means_a, factors_a), (means_b, factors_b) = random_laws(3, d), random_laws(4, d, seed=1)
         got = ad.bures(make(means_a, factors_a), make(means_b, factors_b))
-        for i in range(3):
-            for j in range(4):
-                covariances = [(f[k].T @ f[k]).numpy() for f, k in ((factors_a, i), (factors_b, j))]
-                expected = oracles.bures_by_roots(
-                    means_a[i].numpy(), covariances[0], means_b[j].numpy(), covariances[1]
-                )
-                assert float(got[i, j]) == pytest.approx(expected, abs=1e-10 * max(1, expected))
+        for i, j in product(range(3), range(4)):
+            a = means_a[i].numpy(), (factors_a[i].T @ factors_a[i]).numpy()
+            b = means_b[j].numpy(), (factors_b[j].T @ factors_b[j]).numpy()
+            expected = oracles.bures_by_roots(*a, *b)
+            assert float(got[i, j]) == pytest.approx(expected, abs=1e-10 * max(1, expected))
 
     def test_fewer_samples_than_dimensions(self):
         """Projecting both laws to the joint span of their factors changes nothing, and makes the textbook formula
@@ -50,9 +48,8 @@ class TestBures:
         basis = torch.linalg.qr(torch.cat([factors_a[0], factors_b[0], means_a, means_b]).T)[0]
         small = [(z @ basis).numpy() for z in (means_a[0], factors_a[0], means_b[0], factors_b[0])]
         jitter = 1e-14 * np.eye(17)
-        expected = oracles.bures_by_roots(
-            small[0], small[1].T @ small[1] + jitter, small[2], small[3].T @ small[3] + jitter
-        )
+        small_a, small_b = (small[k].T @ small[k] + jitter for k in (1, 3))
+        expected = oracles.bures_by_roots(small[0], small_a, small[2], small_b)
         got = float(ad.bures(as_factored(*a), as_factored(*b)))
         # the roots of the singular matrices are the less exact side
         assert got == pytest.approx(expected, rel=1e-6)
@@ -143,9 +140,8 @@ class TestEstimates:
             # a mean near 0 is a sum that cancels: either is right to rounding of what was summed
             rounding = 8 * np.finfo(np.float64).eps * np.abs(part).max()
             np.testing.assert_allclose(laws.means[code], part.mean(0), rtol=1e-12, atol=rounding)
-            np.testing.assert_allclose(
-                laws.covariances()[code], np.cov(part, rowvar=False).reshape(d, d), atol=1e-9
-            )
+            expected = np.cov(part, rowvar=False).reshape(d, d)
+            np.testing.assert_allclose(laws.covariances()[code], expected, atol=1e-9)
 
     def test_a_row_listed_twice_is_two_samples(self):
         """Of half the weight each: the scatter is the same, the freedom 1 − Σ p² is larger."""

@@ -175,9 +175,8 @@ def closed(place, monkeypatch):
         return stat(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "stat", look)
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: str(path) != str(place) and access(path, mode)
-    )
+    allowed = lambda path, mode: str(path) != str(place) and access(path, mode)
+    monkeypatch.setattr(os, "access", allowed)
 
 
 @pytest.mark.slow

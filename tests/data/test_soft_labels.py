@@ -59,10 +59,9 @@ def test_parts_keep_their_rows_and_new_labels_are_certain():
     assert DATA.to(dtype=torch.float64).has_soft_labels
     even = DATA.balanced()
     assert even.class_mass.tolist() == pytest.approx([1 / 3] * 3, abs=1e-9)
-    assert torch.allclose(
-        DATA.hard().replace(probabilities=memberships(DATA.hard())).balanced().weights,
-        DATA.hard().balanced().weights,
-    )
+    hard = DATA.hard()
+    certain = hard.replace(probabilities=memberships(hard))
+    assert torch.allclose(certain.balanced().weights, hard.balanced().weights)
     for side in ad.harmonize(DATA, DATA.hard(), scale="standardize"):
         assert side.labels == DATA.labels
     assert ad.harmonize(DATA, DATA.hard())[0].has_soft_labels

@@ -12,11 +12,8 @@ from torch.testing import assert_close
 import advect as ad
 from advect.data.laws import Diagonal, Factored, Full
 
-MOTIONS = {
-    "euclidean": ("euclidean", ad.Bures()),
-    "bures": ("bures", ad.Bures()),
-    "diagonal": ("diagonal", ad.Bures(diagonal=True)),
-}
+BURES, ALONG_AXES = ad.Bures(), ad.Bures(diagonal=True)
+MOTIONS = {"euclidean": BURES, "bures": BURES, "diagonal": ALONG_AXES}  # and their label costs
 STILL = ad.Potential(lambda x, y: 0 * x.sum(1))
 DETACHED = ad.FeatureDriven(through_laws=False)
 
@@ -24,12 +21,11 @@ DETACHED = ad.FeatureDriven(through_laws=False)
 class TestLawVelocities:
     @pytest.mark.parametrize("solver", [ad.ExactOT(), TIGHT], ids=["exact", "sinkhorn"])
     @pytest.mark.parametrize("dim", [2, 3])
-    @pytest.mark.parametrize("name", MOTIONS)
-    def test_class_average_of_variable_labels_is_fixed_labels(self, name, dim, solver):
+    @pytest.mark.parametrize(("motion", "label"), MOTIONS.items())
+    def test_class_average_of_variable_labels_is_fixed_labels(self, motion, label, dim, solver):
         """At step 0 all particles of a class share its law, so the gradient in the class's law is the sum of theirs,
         and with mass-weighted velocities the class average of jd-vl is jd-fl, for unequal classes and weights.
         1e-12 of the largest entry: both solve the same cost matrix up to rounding."""
-        motion, label = MOTIONS[name]
         source = labeled([5, 9, 14], dim, 1, weighted=True)
         target = labeled([12, 8], dim, 2, shift=2.0)
         energy = ad.OTDD(target, cost=ad.GroundCost(label=label), solver=solver)
@@ -40,18 +36,16 @@ class TestLawVelocities:
         assert_close(fixed["x"], each["x"], rtol=0, atol=1e-12 * scale)
         for part in fixed.keys() - {"x"}:
             flat = each[part].reshape(len(source), -1)
-            average = torch.zeros(3, flat.shape[1], dtype=torch.float64).index_add_(
-                0, source.y, source.weights[:, None] * flat
-            )
+            average = torch.zeros(3, flat.shape[1], dtype=torch.float64)
+            average.index_add_(0, source.y, source.weights[:, None] * flat)
             average = (average / source.class_mass[:, None]).reshape(fixed[part].shape)
             assert fixed[part].abs().max() > 0.01
             assert_close(fixed[part], average, rtol=0, atol=1e-12 * fixed[part].abs().max().item())
 
-    @pytest.mark.parametrize("name", MOTIONS)
-    def test_law_gradients(self, name):
+    @pytest.mark.parametrize(("motion", "label"), MOTIONS.items())
+    def test_law_gradients(self, motion, label):
         """Law velocities are −∂F/∂law ÷ mass (−2 S^½ ∂F/∂S for Bures), by central differences of the energy: 1e-6
         relative is what a step of 1e-5 leaves of a value converged to 1e-11."""
-        motion, label = MOTIONS[name]
         source, target = labeled([4, 6], 2, 3), labeled([5, 5], 2, 4, shift=1.0)
         dynamics = ad.JointFixedLabels(motion)
         energy = ad.OTDD(target, cost=ad.GroundCost(label=label), solver=TIGHT)
@@ -66,7 +60,7 @@ class TestLawVelocities:
 
             gradient = oracles.central_differences(value, parameters[part], step=1e-5)
             expected = -gradient / rho.class_mass.reshape(-1, *[1] * (gradient.ndim - 1))
-            if name == "bures" and part == "covariance":
+            if motion == "bures" and part == "covariance":
                 roots = [torch.as_tensor(sqrtm(part.numpy()).real) for part in parameters[part]]
                 expected = 2 * torch.stack(roots) @ expected
             assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
@@ -177,9 +171,8 @@ class TestCarriedLaws:
             rho = ad.JointVariableLabels(laws=motion).start(source)
             assert rho.law_index.tolist() == list(range(12))
             assert_close(rho.law.means, self.laws.means[rows].float())
-            assert_close(
-                rho.law.covariances(), self.laws.covariances()[rows].float(), rtol=1e-5, atol=1e-5
-            )
+            expected = self.laws.covariances()[rows].float()
+            assert_close(rho.law.covariances(), expected, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("dynamics", [ad.JointFixedLabels(), ad.JointVariableLabels()])
     def test_a_flow_starts_at_the_distance_with_them(self, dynamics):
@@ -219,9 +212,8 @@ class TestFeatureDriven:
         """1e-6: central differences with step 1e-5 of a value converged to 1e-11."""
         energy = ad.OTDD(self.target, cost=ad.GroundCost(label=label), solver=TIGHT)
         velocity = first_velocity(self.source, energy, ad.FeatureDriven(through_laws=True))["x"]
-        gradient = oracles.central_differences(
-            lambda x: energy(self.source.replace(x=x)).item(), self.source.x, step=1e-5
-        )
+        value = lambda x: energy(self.source.replace(x=x)).item()
+        gradient = oracles.central_differences(value, self.source.x, step=1e-5)
         assert_close(velocity, -gradient / self.source.weights[:, None], rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize("label", [ad.Bures(), ad.MeansOnly(), ad.ExactLabelOT()])
@@ -247,10 +239,8 @@ class TestFeatureDriven:
         carried = self.source.replace(law=self.target.laws())
         last = ad.flow(carried, ad.OTDD(self.target), n_steps=3).dataset
         assert last.law is None
-        assert_close(
-            last.laws().means[0],
-            (last.weights[:6, None] * last.x[:6]).sum(0) / last.weights[:6].sum(),
-        )
+        weights = last.weights[:6, None] / last.weights[:6].sum()
+        assert_close(last.laws().means[0], (weights * last.x[:6]).sum(0))
 
 
 class TestBounds:
@@ -271,9 +261,7 @@ class TestBounds:
 
 class TestVariableLabels:
     source_centres = torch.tensor([[0.0, 0.0], [6.0, 0.0], [3.0, 5.0]], dtype=torch.float64)
-    target_centres = torch.tensor(
-        [[20.0, 0.0], [40.0, 0.0], [20.0, 20.0], [40.0, 20.0]], dtype=torch.float64
-    )
+    target_centres = 20 * torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0], [2.0, 1.0]]).double()
 
     @staticmethod
     def around(centres, n, names, seed):

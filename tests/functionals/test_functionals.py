@@ -215,9 +215,8 @@ class TestInternal:
         state = energy.begin(self.data)
         x = moved.x.clone().requires_grad_()
         (found,) = torch.autograd.grad(energy.terms(moved.replace(x=x), state)[0]["Internal"], x)
-        expected = oracles.central_differences(
-            lambda x: value_at(energy, moved.replace(x=x), state), moved.x
-        )
+        value = lambda x: value_at(energy, moved.replace(x=x), state)
+        expected = oracles.central_differences(value, moved.x)
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
 
     def test_the_width_is_kept_and_forgotten(self):
@@ -283,20 +282,12 @@ class Counting(ad.Functional):
 
 
 class TestMemory:
-    source, near, far = (
-        labeled([9, 8], 2, 1),
-        labeled([7, 9], 2, 2, shift=1.0),
-        labeled([6, 6], 2, 3, shift=4.0),
-    )
+    source = labeled([9, 8], 2, 1)
+    near, far = labeled([7, 9], 2, 2, shift=1.0), labeled([6, 6], 2, 3, shift=4.0)
 
     def build(self):
-        counting = Counting()
-        return (
-            0.5 * ad.OTDD(self.near)
-            + ad.Potential(ad.norm())
-            + 2 * (ad.OTDD(self.far) + 3 * counting)
-            - counting
-        )
+        counting, first = Counting(), 0.5 * ad.OTDD(self.near) + ad.Potential(ad.norm())
+        return first + 2 * (ad.OTDD(self.far) + 3 * counting) - counting
 
     def test_state_passes_through_sums_and_factors(self):
         total = self.build()

@@ -34,10 +34,8 @@ class TestOneDimension:
     )
     def test_against_pot(self, sizes, seed, weighted, ties):
         """On a line both directions say the same, and without labels it is transport of features."""
-        a, b = (
-            labeled(n, seed + side, d=1, k=1, shift=side, weighted=weighted)
-            for side, n in enumerate(sizes)
-        )
+        options = {"d": 1, "k": 1, "weighted": weighted}
+        a, b = (labeled(n, seed + side, shift=side, **options) for side, n in enumerate(sizes))
         a = a.replace(x=a.x.round()) if ties else a
         arrays = (part.numpy().flatten() for part in (a.x, b.x, a.weights, b.weights))
         found = sliced_otdd(a, b, 3, label_weight=0)
@@ -93,10 +91,8 @@ class TestValue:
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_at_most_the_exact_distance(self, n, m, weighted, weight):
         for seed in range(3):
-            a, b = (
-                labeled(n, seed, weighted=weighted),
-                labeled(m, seed + 9, shift=1.0, k=2, weighted=weighted),
-            )
+            a = labeled(n, seed, weighted=weighted)
+            b = labeled(m, seed + 9, shift=1.0, k=2, weighted=weighted)
             exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=ad.ExactOT())
             distance = sliced_otdd(a, b, 4000, label_weight=weight, generator=generator(seed))
             assert 0.3 * exact.energy < distance.energy < exact.energy + 3 * distance.standard_error
@@ -151,17 +147,14 @@ class TestControl:
 
 
 class TestGradient:
-    @pytest.mark.parametrize("dynamics", ["fd", "jd-fl", "jd-diagonal"])
+    DYNAMICS = ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointFixedLabels(laws="diagonal")
+
+    @pytest.mark.parametrize("how", DYNAMICS, ids=repr)
     @pytest.mark.parametrize("sizes", [(24, 24, False), (24, 31, True)], ids=["even", "uneven"])
-    def test_finite_differences(self, dynamics, sizes, monkeypatch):
+    def test_finite_differences(self, how, sizes, monkeypatch):
         n, m, weighted = sizes
         rho, target = labeled(n, weighted=weighted), labeled(m, 4, shift=1.0, weighted=weighted)
         monkeypatch.setattr(sliced, "ENTRIES", 6 * (n + m))  # several groups
-        how = {
-            "fd": ad.FeatureDriven(),
-            "jd-fl": ad.JointFixedLabels(),
-            "jd-diagonal": ad.JointFixedLabels(laws="diagonal"),
-        }[dynamics]
         rho = how.start(rho)
         energy = SlicedOTDD(target, 20)
 
@@ -174,11 +167,9 @@ class TestGradient:
             direction = torch.randn(leaf.shape, generator=generator(7), dtype=torch.float64)
             if name == "covariance" and leaf.ndim == 3:
                 direction = (direction + direction.mT) / 2
-            h = 1e-6
-            moved = [
-                value({**leaves, name: (leaf + s * h * direction).detach()}).item() for s in (1, -1)
-            ]
-            slope = (moved[0] - moved[1]) / (2 * h)
+            places = ((leaf + step * direction).detach() for step in (1e-6, -1e-6))
+            plus, minus = (value({**leaves, name: place}).item() for place in places)
+            slope = (plus - minus) / 2e-6
             got = float((gradient * direction).sum())
             assert got == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 

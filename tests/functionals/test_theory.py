@@ -101,9 +101,8 @@ class TestGaussianPath:
             left = (1 - tau) ** step.index
             path = (1 - left) * matrix + left * torch.eye(2, dtype=torch.float64)
             assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
-            assert_close(
-                covariance(step.dataset), path @ covariance(cloud(x)) @ path, rtol=1e-12, atol=1e-12
-            )
+            expected = path @ covariance(cloud(x)) @ path
+            assert_close(covariance(step.dataset), expected, rtol=1e-12, atol=1e-12)
 
 
 def two_classes(dim, seed, stretch):
@@ -147,9 +146,8 @@ class TestLawMotion:
                     (start.covariances()[k], 1 - left),
                 ):
                     path = (1 - share) * one + share * optimal_matrix(origin, goal)
-                    assert_close(
-                        laws.covariances()[k], path @ origin @ path, rtol=1e-10, atol=1e-10
-                    )
+                    expected = path @ origin @ path
+                    assert_close(laws.covariances()[k], expected, rtol=1e-10, atol=1e-10)
 
     @pytest.mark.parametrize("tau", [0.1, 0.7])
     def test_diagonal_deviations_go_straight(self, tau):
@@ -320,11 +318,7 @@ class TestNumberOfParticles:
     1e-12: sums run in another order, and Sinkhorn (tol 1e-10) makes the same iterations on both up
     to that rounding."""
 
-    source = cloud(
-        draw(25, 2, seed=1),
-        torch.arange(25) % 3,
-        torch.rand(25, generator=torch.Generator().manual_seed(2)) + 0.2,
-    )
+    source = cloud(draw(25, 2, seed=1), torch.arange(25) % 3, draw(25, seed=2).abs() + 0.2)
     target = cloud(draw(30, 2, seed=3) + 3, torch.arange(30) % 2)
 
     def distance(self, functional, n_steps=10):

@@ -88,9 +88,8 @@ def test_labels_in_groups_by_their_definition():
         rows = groups == group
         h[group] = (one_hot[rows] - one_hot[rows].mean(axis=0)).T @ u[rows]
     expected = np.einsum("gac,gh,hac->c", h, kernel, h)
-    assert np.allclose(
-        tests.label_distance(*tests.label_sums(u, codes, groups, 5), kernel), expected
-    )
+    sums = tests.label_sums(u, codes, groups, 5)
+    assert np.allclose(tests.label_distance(*sums, kernel), expected)
 
 
 def test_holm_by_its_definition():
