@@ -12,9 +12,13 @@ EXACT_LAWS = ad.GroundCost()  # label distances decomposed at each step, not wit
 TIGHT = ad.Sinkhorn(epsilon=0.1, tol=1e-11)
 
 
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
 def draw(*shape, seed=0):
     """Standard normal numbers in float64."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):

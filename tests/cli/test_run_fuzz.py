@@ -4,12 +4,12 @@ hang."""
 import json
 import random
 import shutil
-import signal
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from deadlines import within
 
 import advect as ad
 from advect.cli.app import main
@@ -83,26 +83,18 @@ FILES = {  # each with the doors through which it is read
 def changed_bytes(content, draw):
     """One of the ways in which a disk, a network or an editor damages a file."""
     at, size = draw.randrange(len(content)), draw.choice((1, 1, 2, 8, 100))
+    before, after = content[:at], content[at:]
+    flipped, other = content[at] ^ (1 << draw.randrange(8)), draw.randrange(256)
+    sign = draw.choice((b"\n", b'"', b"}", b",", b"9", b"-", b"\0", b"e"))
     return draw.choice(
         (
-            lambda: (
-                content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :]
-            ),
-            lambda: content[:at] + bytes([draw.randrange(256)]) + content[at + 1 :],
-            lambda: (
-                content[:at]
-                + draw.choice((b"\n", b'"', b"}", b",", b"9", b"-", b"\0", b"e"))
-                + content[at + 1 :]
-            ),
-            lambda: content[:at] + content[at + size :],
-            lambda: content[:at] + draw.randbytes(size) + content[at:],
-            lambda: content[:at] + bytes(size) + content[at + size :],
-            lambda: content[:at],
-            lambda: content[:at] + content[max(0, at - size) :],
-            lambda: content[:at] + draw.choice(NEVER) + content[at:],
-            lambda: draw.choice(NEVER),
+            *(before + new + after[1:] for new in (bytes([flipped]), bytes([other]), sign)),
+            *(before + new + after[size:] for new in (b"", bytes(size))),
+            *(before + new + after for new in (draw.randbytes(size), draw.choice(NEVER))),
+            before + content[max(0, at - size) :],
+            *(before, draw.choice(NEVER)),
         )
-    )()
+    )
 
 
 def changed_value(value, draw):
@@ -140,30 +132,16 @@ def damage(path, content, draw):
         path.write_bytes(changed_bytes(content, draw))
 
 
-class Hang(BaseException):
-    pass
-
-
-def stop(*_):
-    raise Hang
-
-
 def unexpected(door, capsys):
     """What came that should not have; None if an answer did, or an error that names what is wrong."""
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(30)
     try:
-        with warnings.catch_warnings():
+        with within(30), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             code = door()
     except ad.InputError:
         return None
-    except Hang:
-        return "hang"
     except BaseException as error:
         return repr(error)
-    finally:
-        signal.alarm(0)
     err = capsys.readouterr().err
     bad = "Traceback" in err or "failed:" in err or (isinstance(code, int) and code not in (0, 2))
     return f"exit {code}: {err[-300:]}" if bad else None

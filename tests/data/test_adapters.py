@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import HealthCheck, assume, example, given, strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
@@ -26,10 +27,6 @@ fractions = st.floats(allow_nan=False).filter(lambda value: not value.is_integer
 tuples = st.tuples(st.integers(0, 3), st.text(max_size=2))
 mixed = st.text(max_size=3) | st.integers(2, 9) | st.tuples(st.integers(0, 3))
 names = st.sampled_from([texts, *numbers, st.booleans(), fractions, tuples, mixed])
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @st.composite

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import assume, given, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.testing import assert_close
@@ -52,10 +53,6 @@ def numbered(labels, weights=None, classes=None):
 
 def rows(data):
     return data.x[:, 0].long().tolist()
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def two_laws(dim=2):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import signal
 import socket
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from deadlines import within
 from PIL import EpsImagePlugin, Image
 
 import advect as ad
@@ -20,26 +19,6 @@ from advect.io.formats import kind_of, open_source
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-class Hang(BaseException):
-    """Nothing that a reader would take for an error of the file."""
-
-
-@contextmanager
-def within(seconds):
-    """An error instead of a hang."""
-
-    def late(*_):
-        raise Hang(f"still waiting after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def picture(path, size=(4, 4)):

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import given, strategies as st
 
 from advect.datasets import gaussians, moons, rings, swiss_roll
@@ -15,10 +16,6 @@ from advect.errors import InputError
 from advect.io.named import digits, mnist
 
 GENERATORS = [gaussians, swiss_roll, moons, rings]
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("make", GENERATORS)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from flow_cases import seeded
 
 import advect as ad
 from advect import InputError, LabeledDataset
@@ -45,10 +46,6 @@ def nothing_set(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse)
     return cache
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def same(one, other):

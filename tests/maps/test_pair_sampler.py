@@ -10,15 +10,11 @@ import numpy as np
 import ot
 import pytest
 import torch
-from flow_cases import draw, labeled
+from flow_cases import draw, labeled, seeded
 from oracles import bures_by_roots, half_squared
 from scipy.optimize import linear_sum_assignment
 
 import advect as ad
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def textbook_bures(a, b):
