@@ -6,8 +6,6 @@ every row in a fresh process.
 dense           ad.otdd as it comes, with all matrices in memory (up to 10,000 samples)
 blocked         the same distance within 2 GiB (up to 20,000)
 mini-batch      MiniBatch of 2000 with the same solver; its bias is the error printed
-sketch          blocked within 2 GiB, on 128 principal directions (up to 10,000)
-sketch + batch  both
 sliced          500 projections: a lower bound of another kind, whose ratio to the exact distance is printed
 
 error           |value/exact − 1| at the same n where exact runs; beyond, on a part of the size of the largest dense run
@@ -30,23 +28,12 @@ from common import additional_peak, clock, digits_and_mnist, growth, in_fresh_pr
 import advect as ad
 
 SOLVER = ad.Sinkhorn(epsilon=ad.Relative(0.01), tol=1e-3)
-SKETCH = ad.GroundCost(feature=ad.Sketch(128))
 LIMIT = "2GiB"
 ROUTES = {
     "dense": (lambda a, b: ad.otdd(a, b, solver=SOLVER, memory_limit="1TiB").value, 10_000),
     "blocked": (lambda a, b: ad.otdd(a, b, solver=SOLVER, memory_limit=LIMIT).value, 20_000),
     "mini-batch": (
         lambda a, b: ad.otdd(a, b, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value,
-        10**9,
-    ),
-    "sketch": (
-        lambda a, b: ad.otdd(a, b, cost=SKETCH, solver=SOLVER, memory_limit=LIMIT).value,
-        10_000,
-    ),
-    "sketch + batch": (
-        lambda a, b: (
-            ad.otdd(a, b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 2000), memory_limit=LIMIT).value
-        ),
         10**9,
     ),
     "sliced": (
@@ -57,8 +44,6 @@ ROUTES = {
 FLOWS = {
     "dense": (lambda b: ad.OTDD(b, memory_limit="1TiB"), 5000),
     "blocked": (lambda b: ad.OTDD(b, memory_limit="256MiB"), 5000),
-    "sketch": (lambda b: ad.OTDD(b, cost=SKETCH, memory_limit="1TiB"), 5000),
-    "sketch + batch": (lambda b: ad.OTDD(b, cost=SKETCH, solver=ad.MiniBatch(SOLVER, 1000)), 10**9),
     "sliced": (lambda b: ad.SlicedOTDD(b, 100), 10**9),
 }
 

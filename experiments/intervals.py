@@ -1,23 +1,20 @@
 """Do intervals of distances hold what they say? Many draws of known laws, and of images.
 
-A cell is one draw of two samples: the distance, its first-order standard error and 95 % interval
-(``Distance.interval``; for drawn shares of classes what it would be). Over the draws of a setting: how
-often the interval holds the mean of all draws, the spread of the values beside the standard error that
-was stated, and how far the mean is from that of samples ten times as large, which no interval of one
-sample tells. ``one law`` is the case that the first order does not describe; ``images`` are draws of
-MNIST and of KMNIST, which are far larger."""
+A cell is one draw of two samples, equally many of each class: the distance, its first-order standard
+error and 95 % interval (``Distance.interval``). Over the draws of a setting: how often the interval
+holds the mean of all draws, the spread of the values beside the standard error that was stated, and how
+far the mean is from that of samples ten times as large, which no interval of one sample tells. ``one
+law`` is the case that the first order does not describe; ``images`` are draws of MNIST and of KMNIST,
+which are far larger."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from statistics import NormalDist
 from typing import Any
 
 import torch
 
 import advect as ad
-from advect.transport.distance import Distance
 
 NAME = "intervals"
 DRAWS = 60
@@ -25,7 +22,6 @@ CLASSES, DIM = 3, 10
 SHIFTS = {"far": 3.0, "near": 0.7, "one law": 0.0}
 SIZES = [60, 300]
 IMAGES = 200
-SHARES = ["fixed", "drawn"]
 TIMES = 10
 
 
@@ -34,44 +30,32 @@ def cells() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for seed in range(DRAWS):
         for pair, size in itertools.product(SHIFTS, SIZES):
-            for shares in SHARES if pair == "far" else SHARES[:1]:
-                name = f"{pair}, {size} samples, {shares} shares, draw {seed}"
-                found[name] = {"pair": pair, "size": size, "shares": shares, "seed": seed}
+            name = f"{pair}, {size} samples, draw {seed}"
+            found[name] = {"pair": pair, "size": size, "seed": seed}
             if seed % TIMES == 0:
                 name = f"{pair}, {TIMES * size} samples, draw {seed}"
-                found[name] = {"pair": pair, "size": TIMES * size, "shares": "", "seed": seed}
-        name = f"images, {IMAGES} samples, fixed shares, draw {seed}"
-        found[name] = {"pair": "images", "size": IMAGES, "shares": "fixed", "seed": seed}
+                found[name] = {"pair": pair, "size": TIMES * size, "seed": seed}
+        name = f"images, {IMAGES} samples, draw {seed}"
+        found[name] = {"pair": "images", "size": IMAGES, "seed": seed}
     return found
 
 
-def run(pair: str, size: int, shares: str, seed: int) -> dict[str, Any]:
-    a, b = images(size, seed) if pair == "images" else gaussians(pair, size, shares, seed)
+def run(pair: str, size: int, seed: int) -> dict[str, Any]:
+    a, b = images(size, seed) if pair == "images" else gaussians(pair, size, seed)
     distance = ad.otdd(a, b)
-    if not shares:
+    if size not in (*SIZES, IMAGES):
         return {"value": distance.value}
-    kind = "drawn" if shares == "drawn" else "fixed"
-    error = distance.standard_error(class_shares=kind)
-    low, high = distance.interval() if kind == "fixed" else about(distance, error)
+    error, (low, high) = distance.standard_error(), distance.interval()
     return {"value": distance.value, "standard error": error, "low": low, "high": high}
 
 
-def about(distance: Distance, error: float) -> tuple[float, float]:
-    """What ``interval`` would be with another standard error: it does not offer this one, which is why."""
-    away = NormalDist().inv_cdf(0.975) * error * distance.value + distance.error
-    low, high = (max(0.0, distance.energy + sign * away) for sign in (-1, 1))
-    return math.sqrt(2 * low), math.sqrt(2 * high)
-
-
-def gaussians(pair: str, size: int, shares: str, seed: int) -> list[ad.LabeledDataset]:
+def gaussians(pair: str, size: int, seed: int) -> list[ad.LabeledDataset]:
     """Two samples of three classes that lie around a triangle, the second shifted."""
     generator, found = torch.Generator().manual_seed(seed), []
     for shift in (0.0, SHIFTS[pair]):
         centres = torch.zeros(CLASSES, DIM)
         centres[0, 0], centres[1, 1], centres[2, 0] = 4.0, 4.0, -4.0
         y = torch.arange(size) % CLASSES
-        if shares == "drawn":
-            y = torch.randint(CLASSES, (size,), generator=generator)
         noise = torch.randn(size, DIM, generator=generator) * torch.linspace(0.5, 1.5, DIM)
         x = centres[y] + noise
         x[:, 0] += shift

@@ -101,3 +101,32 @@ def optimal_matrix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     half = root(a)
     inverse = torch.linalg.inv(half)
     return inverse @ root(half @ b @ half) @ inverse
+
+
+def cost(x, y) -> torch.Tensor:
+    """½‖x_i − y_j‖² as a float64 tensor."""
+    return torch.as_tensor(half_squared(x, y))
+
+
+def pot_divergence(costs, a, b, epsilon: float) -> float:
+    """The divergence of three float64 costs by POT; exact transport at epsilon 0."""
+    import ot
+
+    def value(cost, p, q):
+        if epsilon == 0:
+            return ot.emd2(p, q, cost)
+        options = {"method": "sinkhorn_log", "numItermax": 100_000, "stopThr": 1e-13}
+        plan = ot.sinkhorn(p, q, cost, epsilon, warn=False, **options)
+        return primal_value(plan, cost, p, q, epsilon)
+
+    (xy, xx, yy), a, b = map(np.asarray, costs), np.asarray(a), np.asarray(b)
+    return value(xy, a, b) - value(xx, a, a) / 2 - value(yy, b, b) / 2
+
+
+def slopes(function, x: torch.Tensor, step: float = 1e-5, seed: int = 0) -> tuple[float, float]:
+    """The slope of F along a random direction: by autograd, and by central differences."""
+    leaf = x.detach().clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(function(leaf), leaf)
+    way = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=x.dtype)
+    ends = [float(function(x.detach() + sign * step * way)) for sign in (1, -1)]
+    return float((gradient * way).sum()), (ends[0] - ends[1]) / (2 * step)

@@ -14,7 +14,7 @@ import advect as ad
 
 ROOT = Path(__file__).parents[1]
 NAMES = Path(__file__).with_name("public_names.txt")
-ROOMS = ("apps", "classes", "datasets", "distributed", "maps", "ot", "report", "testing", "viz")
+ROOMS = ("apps", "datasets", "distributed", "maps", "ot", "report", "testing", "viz")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -58,7 +58,6 @@ OPTIONS = {
     "embedding": {
         "cost": ad.GroundCost(feature=ad.Embedding(lambda x: x[:, :2] * 2), label=ad.MeansOnly())
     },
-    "own cost": {"cost": ad.GroundCost(feature=lambda x, y: torch.cdist(x.double(), y.double()))},
     "inner transport": {"cost": ad.GroundCost(label=ad.ExactLabelOT())},
 }
 

@@ -95,12 +95,10 @@ def _line(cost, a, b, epsilon, g, step, value, slope):
     if not np.isfinite(slope) or slope <= 0:
         return None
     for k in range(14):
-        part = step / LONG(2**k)
-        if (
-            a @ softmin(cost, (g + part)[None, :], b[None, :], epsilon, 1) + b @ (g + part)
-            >= value + slope / 2**k / 10**4
-        ):
-            return g + part
+        there = g + step / LONG(2**k)
+        reached = a @ softmin(cost, there[None, :], b[None, :], epsilon, 1) + b @ there
+        if reached >= value + slope / 2**k / 10**4:
+            return there
     return None
 
 
@@ -109,12 +107,8 @@ def exact(cost, a, b):
     import ot
 
     unit = float(np.abs(cost).max()) or 1.0
-    plan = ot.emd(
-        a.astype(np.float64),
-        b.astype(np.float64),
-        (cost / unit).astype(np.float64),
-        numItermax=10**7,
-    )
+    narrow = [part.astype(np.float64) for part in (a, b, cost / unit)]
+    plan = ot.emd(*narrow, numItermax=10**7)
     return (plan * (cost / unit)).sum() * unit, plan
 
 
@@ -133,9 +127,7 @@ def energy(costs, a, b, epsilon):
             error = 1e-16
         else:
             value, plan, error = entropic(cost, p, q, epsilon)
-        total, doubt = (
-            total + factor * value,
-            doubt + abs(factor) * (error * np.ptp(cost) + 1e-18 * epsilon),
-        )
+        total = total + factor * value
+        doubt = doubt + abs(factor) * (error * np.ptp(cost) + 1e-18 * epsilon)
         plans.append(plan)
     return float(total), plans, float(doubt)

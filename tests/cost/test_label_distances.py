@@ -12,6 +12,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from flow_cases import draw
 
 import advect as ad
 
@@ -48,10 +49,8 @@ def oracle(a, b):
 def orthogonal(d, angle, generator):
     """A rotation by ``angle`` in a plane that two random directions span."""
     basis = torch.linalg.qr(torch.randn(d, 2, generator=generator, dtype=torch.float64))[0]
-    turn = torch.tensor(
-        [[math.cos(angle) - 1, -math.sin(angle)], [math.sin(angle), math.cos(angle) - 1]],
-        dtype=torch.float64,
-    )
+    cosine, sine = math.cos(angle), math.sin(angle)
+    turn = torch.tensor([[cosine - 1, -sine], [sine, cosine - 1]], dtype=torch.float64)
     return torch.eye(d, dtype=torch.float64) + basis @ turn @ basis.T
 
 
@@ -79,31 +78,23 @@ def moved(motion, x, y, t, target):
 
 def problem(motion, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    n, d = {"fewer samples than dimensions": (30, 24), "large blocks": (3 * 66, 80)}.get(
-        motion, (45, 6)
-    )
+    sizes = {"fewer samples than dimensions": (30, 24), "large blocks": (3 * 66, 80)}
+    n, d = sizes.get(motion, (45, 6))
     y = torch.arange(n) % CLASSES
     spread = 1 + torch.rand(CLASSES, d, generator=generator, dtype=torch.float64)
     sets = []
     for shift in (0.0, 2.0):
         middles = 3 * torch.randn(CLASSES, d, generator=generator, dtype=torch.float64) + shift
-        sets.append(
-            middles[y] + spread[y] * torch.randn(n, d, generator=generator, dtype=torch.float64)
-        )
+        noise = torch.randn(n, d, generator=generator, dtype=torch.float64)
+        sets.append(middles[y] + spread[y] * noise)
     weights = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
     return *sets, y, weights / weights.sum()
-
-
-def check_distances(found, expected, traces, rtol, where):
-    allowed = rtol * expected + 1e-13 * traces
-    gap = (np.abs(found - expected) - allowed).max()
-    assert gap <= 0, f"{where}: off by {gap:.1e} more than promised"
 
 
 def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
     """Directional derivatives of Σ plan · W₂² against central differences of the oracle, class by class."""
     x, y, weights = rho.x.detach().double().numpy(), rho.y.numpy(), rho.weights.numpy()
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for code in range(CLASSES):
         spread = np.sqrt(x[y == code].var(axis=0).sum())
         if spread < 1e-10 * (1 + np.abs(x).max()):
@@ -111,37 +102,38 @@ def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
             # checked elsewhere
             continue
         direction = np.zeros_like(x)
-        direction[y == code] = draw.standard_normal(direction[y == code].shape)
+        direction[y == code] = rng.standard_normal(direction[y == code].shape)
         direction *= spread / np.linalg.norm(direction)
         step, values = 1e-6, []
         for sign in (1, -1):
-            distances, traces = oracle(
-                factors(x, y, weights, centre, sign * step * direction), laws_b
-            )
+            moved_laws = factors(x, y, weights, centre, sign * step * direction)
+            distances, traces = oracle(moved_laws, laws_b)
             values.append((plan * distances).sum())
         expected = (values[0] - values[1]) / (2 * step)
         own = gradient[y == code].double().numpy()
         size = np.linalg.norm(own) * np.linalg.norm(direction)
-        rounding = (
-            1e-15 / step * (plan * (distances + traces)).sum()
-        )  # of the differences themselves
+        # of the differences themselves
+        rounding = 1e-15 / step * (plan * (distances + traces)).sum()
         gap = abs(float((gradient.double().numpy() * direction).sum()) - expected)
         assert gap <= tolerance * size + rounding, f"{where}, class {code}: {gap:.1e} of {size:.1e}"
 
 
-def walk(motion, dtype, steps):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_promise_along_adversarial_motions(motion, dtype):
     """Every label distance and gradient on the way, against the oracle."""
+    # Once: distances were carried from step to step, and were off by 1.7e-2 after a turn, by 0.1 at
+    # offset 1e3.
+    steps = 5
     rtol = 1e-6 if dtype == torch.float32 else 1e-9
     points, goal, y, weights = problem(motion)
     shift = 1e4 if motion == "offset 1e4" else 0.0
     target = ad.LabeledDataset((goal + shift).to(dtype), y, weights, classes=range(CLASSES))
     centre = target.x[0].double().numpy()
     laws_b = factors(target.x.double().numpy(), y.numpy(), target.weights.numpy(), centre)
-    plan = torch.rand(
-        CLASSES, CLASSES, generator=torch.Generator().manual_seed(1), dtype=torch.float64
-    )
+    plan = draw(CLASSES, CLASSES, seed=1).sigmoid()
     for k in range(steps):
-        t = k / max(steps - 1, 1)
+        t = k / (steps - 1)
         x = moved(motion, points, y, t, goal).to(dtype).requires_grad_()
         rho = ad.LabeledDataset(x, y, weights, classes=range(CLASSES))
         laws_a = factors(x.detach().double().numpy(), y.numpy(), rho.weights.numpy(), centre)
@@ -150,23 +142,14 @@ def walk(motion, dtype, steps):
             expected, traces = oracle(laws_a, other)
             if name == "within":
                 np.fill_diagonal(expected, 0)
-            where = f"{motion} {dtype} step {k} {name}"
-            check_distances(found.detach().double().numpy(), expected, traces, rtol, where)
+            gap = np.abs(found.detach().double().numpy() - expected)
+            gap = (gap - rtol * expected - 1e-13 * traces).max()
+            assert gap <= 0, f"step {k} {name}: off by {gap:.1e} more than promised"
         (gradient,) = torch.autograd.grad((plan * cross).sum(), x)
         assert bool(torch.isfinite(gradient).all())
         # beyond, the gradient is what is left of large numbers
         if motion != "onto the target" or t < 0.6:
-            where = f"{motion} {dtype} step {k}"
-            check_gradient(rho, centre, laws_b, plan.numpy(), gradient, 1e-6, where)
-    return steps
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("motion", MOTIONS)
-def test_promise_along_adversarial_motions(motion, dtype):
-    # Once: distances were carried from step to step, and were off by 1.7e-2 after a turn, by 0.1 at
-    # offset 1e3.
-    walk(motion, dtype, steps=5)
+            check_gradient(rho, centre, laws_b, plan.numpy(), gradient, 1e-6, f"step {k}")
 
 
 def test_the_oracle_is_the_paper_s_formula():

@@ -16,16 +16,10 @@ def points_of(laws):
     """2d points of equal weight for each law that have its mean and covariance: μ ± √d times the
     columns of a root.
     """
-    roots = (
-        np.stack([_root(matrix) for matrix in laws.covariances().double().numpy()]) * laws.dim**0.5
-    )
+    values, vectors = np.linalg.eigh(laws.covariances().double().numpy())
+    roots = (vectors * np.sqrt(np.maximum(values, 0))[:, None]).swapaxes(1, 2) * laws.dim**0.5
     means = laws.means.double().numpy()[:, None]
     return np.concatenate([means + roots, means - roots], axis=1)  # (k, 2d, d)
-
-
-def _root(matrix):
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.sqrt(np.maximum(values, 0))).T
 
 
 def full(k, d, seed):
@@ -42,86 +36,61 @@ def diagonal(k, d, seed):
     return Diagonal(draw(k, d, seed=seed).abs())
 
 
-KINDS = pytest.mark.parametrize("kind", [full, factored, diagonal])
+@pytest.mark.parametrize("kind", [full, factored, diagonal])
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-9), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_moments_of_a_mixture(kind, dtype, rounding, offset):
+    """Mean and covariance of points that have the moments of the laws, by numpy; far from the
+    origin too.
+    """
+    laws = ad.Gaussians(draw(7, 3, seed=1) + offset, kind(7, 3, seed=2)).to(dtype=dtype)
+    groups = torch.tensor([0, 2, 2, 0, 2, 0, 0])
+    mass = torch.tensor([0.1, 0.2, 0.0, 0.3, 0.3, 0.05, 0.05])
+    joined = laws.joined(groups, mass, 3)
+    assert joined.means.dtype == dtype and len(joined) == 3
+    for group in (0, 2):
+        chosen = (groups == group).numpy()
+        cloud, weights = points_of(laws)[chosen].reshape(-1, 3), mass.double().numpy()[chosen]
+        weights = np.repeat(weights, 6)  # points of each law
+        mean = np.average(cloud, axis=0, weights=weights)
+        wanted = np.cov(cloud.T, aweights=weights, ddof=0)
+        np.testing.assert_allclose(joined.means[group], mean, rtol=rounding)
+        np.testing.assert_allclose(joined.covariances()[group], wanted, rtol=rounding, atol=1e-5)
+    assert not joined.means[1].any() and not joined.covariances()[1].any()  # no laws: a point
 
 
-class TestJoined:
-    @KINDS
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-    @pytest.mark.parametrize("offset", [0.0, 1e5])
-    def test_moments_of_the_mixture(self, kind, dtype, offset):
-        """Mean and covariance of points that have the moments of the laws, by numpy; far from the
-        origin too.
-        """
-        laws = ad.Gaussians(draw(7, 3, seed=1) + offset, kind(7, 3, seed=2)).to(dtype=dtype)
-        groups = torch.tensor([0, 2, 2, 0, 2, 0, 0])
-        mass = torch.tensor([0.1, 0.2, 0.0, 0.3, 0.3, 0.05, 0.05])
-        joined = laws.joined(groups, mass, 3)
-        assert joined.means.dtype == dtype and len(joined) == 3
-        for group in (0, 2):
-            chosen = (groups == group).numpy()
-            cloud, weights = points_of(laws)[chosen], mass.double().numpy()[chosen]
-            weights = np.repeat(weights / weights.sum() / cloud.shape[1], cloud.shape[1])
-            mean = weights @ cloud.reshape(-1, 3)
-            gaps = cloud.reshape(-1, 3) - mean
-            rounding = 1e-6 if dtype == torch.float32 else 1e-9
-            np.testing.assert_allclose(joined.means[group], mean, rtol=rounding)
-            wanted = (weights[:, None] * gaps).T @ gaps
-            np.testing.assert_allclose(
-                joined.covariances()[group], wanted, rtol=rounding, atol=1e-5
-            )
-        assert not joined.means[1].any() and not joined.covariances()[1].any()  # no laws: a point
-
-
-def ended(dynamics, dim=3, n_steps=3, dtype=torch.float64, sizes=(8, 10, 6)):
-    """What a short flow leaves, and its target."""
-    source = labeled(sizes, dim, seed=1, weighted=True).to(dtype=dtype)
-    target = labeled((9, 8, 7), dim, seed=2, shift=2.0).to(dtype=dtype)
-    cost = ad.GroundCost(label=ad.Bures(diagonal=dynamics.laws == "diagonal"))
-    energy = ad.OTDD(target, cost=cost)
-    return ad.flow(
-        source, energy, dynamics=dynamics, integrator=ad.Euler(0.2), n_steps=n_steps
-    ).dataset, target
-
-
-@pytest.fixture(
-    scope="module",
-    params=[ad.JointVariableLabels(), ad.JointVariableLabels(laws="diagonal")],
-)
+@pytest.fixture(scope="module", params=["bures", "diagonal"])
 def problem(request):
-    """More laws than are treated by a thin product."""
-    return ended(request.param, dim=2, n_steps=2, sizes=(30, 25, 25))
+    """What a short flow leaves, and its target: more laws than are treated by a thin product."""
+    source = labeled((30, 25, 25), 2, seed=1, weighted=True)
+    target = labeled((9, 8, 7), 2, seed=2, shift=2.0)
+    cost = ad.GroundCost(label=ad.Bures(diagonal=request.param == "diagonal"))
+    walk = {"dynamics": ad.JointVariableLabels(laws=request.param), "integrator": ad.Euler(0.2)}
+    return ad.flow(source, ad.OTDD(target, cost=cost), n_steps=2, **walk).dataset, target
 
 
 class TestSolvers:
-    """Blocked, mini-batch and low-rank solves of what a jd-vl flow leaves, against dense ones."""
+    """Blocked and mini-batch solves of what a jd-vl flow leaves, against dense ones."""
 
-    epsilon = ad.Relative(0.3)
+    solver = ad.Sinkhorn(ad.Relative(0.3), tol=1e-10)
 
-    def solved(self, problem, solver=None, **options):
+    def solved(self, problem, **options):
         x = problem[0].x.detach().clone().requires_grad_()
         means = problem[0].law.means.detach().clone().requires_grad_()
         data = problem[0].replace(x=x, law=ad.Gaussians(means, problem[0].law.covariance))
-        distance = ad.otdd(
-            data, problem[1], solver=solver or ad.Sinkhorn(self.epsilon, tol=1e-10), **options
-        )
+        distance = ad.otdd(data, problem[1], **{"solver": self.solver} | options)
         distance.loss.backward()
         return distance.energy, x.grad, means.grad
 
-    @pytest.mark.parametrize("way", ["blocked", "mini-batch"])
-    def test_as_dense(self, problem, way):
-        dense = self.solved(problem)
-        if way == "blocked":
-            other = self.solved(problem, memory_limit=2**19)
-        else:
-            other = self.solved(
-                problem, ad.MiniBatch(ad.Sinkhorn(self.epsilon, tol=1e-10), size=100)
-            )
+    @pytest.mark.parametrize(
+        "options", [{"memory_limit": 2**19}, {"solver": ad.MiniBatch(solver, size=100)}]
+    )
+    def test_as_dense(self, problem, options):
+        dense, other = self.solved(problem), self.solved(problem, **options)
         assert other[0] == pytest.approx(dense[0], rel=1e-7)
         for gradient, wanted in zip(other[1:], dense[1:], strict=True):
-            torch.testing.assert_close(
-                gradient, wanted, rtol=1e-5, atol=1e-7 * float(wanted.abs().max())
-            )
+            atol = 1e-7 * float(wanted.abs().max())
+            torch.testing.assert_close(gradient, wanted, rtol=1e-5, atol=atol)
 
     def test_equal_laws_make_one_row(self):
         source, target = labeled((40, 50), 2, seed=1), labeled((30, 60), 2, seed=2, shift=2.0)

@@ -450,7 +450,7 @@ REFUSED = [
         "differ": [("aab", ["a", "a", "b"]), ([0, 1, 1], [1, 1.0])],
         "sequence": [("aba", "ab"), ([0, 1, 1], 2)],
         "hashable": [("aba", [["a"], ["b"]])],
-        "none may be missing": [("aba", ["a", "b", NAN]), ("aba", ["a", "b", None])],
+        "missing": [("aba", ["a", "b", NAN]), ("aba", ["a", "b", None])],
         "-1 with classes": [([-1, 1, 0], ["a", "b"])],
         "2 with classes": [([0, 1, 2], ["a", "b"])],  # not the 0, which is a position
         "0 with classes": [([0, 1, 1], [1, 2])],  # 1 is the name of a class, not a position
@@ -466,11 +466,11 @@ REFUSED = [
     }),
     (lambda columns: LabeledDataset(X, columns=columns), {"columns": [["u"], ["u", "u"], ["u", 1], "uv"]}),
     (lambda pair: LabeledDataset(X, AB, law=pair[0], law_index=pair[1]), {
+        "Gaussians": [(None, [0, 1, 1]), (5, None)],
         "one dimension": [(two_laws(3), None)],
         "one of 2 laws": [(two_laws(), index) for index in ([0, 1], [[0], [1], [1]], [0, 1, 2], [0, -1, 1])],
         "each of the 2 classes": [(ONE_LAW, None)],
         "law_index": [(two_laws(), index) for index in ([], "abc", [NAN, 0, 1], [0.5, 1.7, 1.0])],
-        "Gaussians": [(5, None), (None, [0, 1, 1])],
     }),
     (lambda changes: LabeledDataset(X, AB).replace(**changes), {
         "finite": [{"x": torch.full((3, 2), NAN)}],
@@ -489,8 +489,8 @@ REFUSED = [
         "float": [[0.0, 1.0], torch.tensor([0.5])],
         "shape": [1, np.int64(1), torch.tensor(1), [[0, 1]]],
         "each of the 5 samples": [[True, False], torch.tensor([True, False])],
-        "got [5]": [[0, 5]],
-        "got [-6]": [[-6, 0]],
+        "[5]": [[0, 5]],
+        "[-6]": [[-6, 0]],
         "zero": [[4]],  # the one sample without mass
         "positions or a mask": [["a"], None, {0, 1}, slice("a")],
         "complex128": [np.array([1j])],

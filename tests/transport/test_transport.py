@@ -1,5 +1,7 @@
 """The debiased triple of a flow: what a step hands to the next, and what it shares with a distance."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from flow_cases import labeled
@@ -37,14 +39,9 @@ def test_a_step_and_a_distance_are_one_divergence(name):
 
 def test_parts_are_drawn_anew_at_each_step_and_the_same_in_each_walk():
     energy = ad.OTDD(TARGET, solver=SOLVERS["parts"])
-    walks = []
-    for _ in range(2):
-        state, values = {}, []
-        for _ in range(2):
-            terms, state = energy.terms(SOURCE, state)
-            values.append(terms["OTDD"].item())
-        walks.append(values)
-    assert walks[0] == walks[1] and walks[0][0] != walks[0][1]
+    walk = {"n_steps": 2, "integrator": ad.Euler(1e-12)}
+    first, second = (ad.flow(SOURCE, energy, **walk).values for _ in range(2))
+    assert first == second and len(set(first)) == 3
 
 
 def test_sharper_and_wider_in_one_step():
@@ -57,3 +54,14 @@ def test_sharper_and_wider_in_one_step():
     wide = [data.to(dtype=torch.float64) for data in (source, near)]
     exact = ad.otdd(*wide, solver=ad.Sinkhorn(epsilon=0.5, tol=1e-13)).energy
     assert found == pytest.approx(exact, rel=0.05)
+
+
+def test_what_the_control_of_steps_knows_of_a_distance():
+    """Random batches are not controlled; steps through an embedding are, with any integrator."""
+    random = ad.OTDD(TARGET, solver=SOLVERS["parts"])
+    with pytest.raises(ad.InputError, match="noise"):
+        ad.flow(SOURCE, random, control=ad.Backtracking(), n_steps=1)
+    assert ad.flow(SOURCE, random, n_steps=3).n_steps == 3
+    steep = ad.GroundCost(feature=ad.Embedding(lambda x: 30 * x))
+    run = ad.flow(SOURCE, ad.OTDD(TARGET, cost=steep), integrator=ad.Momentum(0.1), n_steps=3)
+    assert all(after < before for before, after in pairwise(run.values))

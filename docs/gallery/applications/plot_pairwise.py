@@ -14,7 +14,6 @@ goes on where it was stopped.
 import tempfile
 
 import joblib
-import torch
 
 import advect as ad
 from advect import viz
@@ -42,6 +41,6 @@ print(found.nearest("moons")[:3])
 # How much of a difference is chance? The standard error is over other draws of as many samples of each class.
 
 halves = ad.otdd(scaled["moons"], scaled["moons, again"])
-error = halves.standard_error(5, generator=torch.Generator().manual_seed(0))
+error = halves.standard_error()
 print(f"moons to moons of another seed: {halves.value:.3f} ± {error:.3f}")
 figure = viz.pairwise(found)

@@ -308,6 +308,7 @@ class Bures(LabelCost):
         return not self.diagonal
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
+        # Laws that the dataset carries, or estimates from its samples; equal datasets share them.
         laws_a = diagonal_laws(source) if self.diagonal else source.laws()
         laws_b = laws_a
         if source is not target:

@@ -74,6 +74,8 @@ class PairCost:
         """The table of label distances with the assignments of samples to laws."""
         if self._labels is not None or not self.has_labels:
             return self._labels
+        # D between the laws of both datasets, and Q, Q' that assign samples to laws. Soft labels also
+        # need the distances within each dataset.
         label, (source, target) = self.label_cost, self.sides
         distances, symmetric = label(source, target), source is target
         distances = checked_distances(distances, source, target)

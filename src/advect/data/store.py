@@ -158,19 +158,10 @@ def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Cov
     return Covariance.kinds[kind](tensors["law.covariance"], **given)
 
 
-def pack_rows(
-    data: LabeledDataset, rows: slice, shard: int
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Some rows as tensors and facts; what has no rows goes with the first file."""
-    tensors, facts = pack_dataset(data)
-    own = {name: value[rows] for name, value in tensors.items() if name in BY_ROW}
-    return (own if shard else tensors | own), facts
-
-
 def join_rows(
     shards: list[tuple[dict[str, Tensor], dict[str, Any]]],
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The whole dataset from what ``pack_rows`` has cut."""
+    """The whole dataset from files of its rows, as 0.2.0 wrote them on several ranks."""
     tensors, facts = shards[0]
     if len(shards) > 1:
         by_row = [name for name in tensors if name in BY_ROW]

@@ -11,7 +11,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.store import (
     damaged,
     join_rows,
-    pack_rows,
+    pack_dataset,
     read_tensors,
     unpack_dataset,
     unpacking,
@@ -78,9 +78,11 @@ class Trajectory:
         if self.directory is None:
             self._datasets[index] = dataset
         else:
-            rows = slice(len(dataset))
-            self.write_rows(self.directory, Frame(index, value, dataset), rows, 0, 1)
-        self.commit(index, value)
+            tensors, facts = pack_dataset(dataset)
+            path = _path(self.directory, index, 0, 1)
+            write_tensors(path, tensors, facts | {"index": index, "value": value})
+            append_line(self.directory / "frames.jsonl", {"index": index, "value": value})
+        self._records[index] = {"index": index, "value": value}
 
     def wants(self, index: int, value: float) -> bool:
         """Whether a frame is missing; one of another flow is dropped with all later ones."""
@@ -88,20 +90,6 @@ class Trajectory:
         if record is not None and record["value"] != value:
             self.forget_after(index - 1)
         return record is None or record["value"] != value
-
-    @staticmethod
-    def write_rows(directory: Path, frame: Frame, rows: slice, shard: int, shards: int) -> None:
-        """Write some rows as one of the files of a frame, which counts once it is committed."""
-        tensors, facts = pack_rows(frame.dataset, rows, shard)
-        facts |= {"index": frame.index, "value": frame.value}
-        write_tensors(_path(directory, frame.index, shard, shards), tensors, facts)
-
-    def commit(self, index: int, value: float, shards: int = 1) -> None:
-        """Log a frame whose files are complete."""
-        record = {"index": index, "value": value} | ({"shards": shards} if shards > 1 else {})
-        if self.directory is not None:
-            append_line(self.directory / "frames.jsonl", record)
-        self._records[index] = record
 
     def forget_after(self, index: int) -> None:
         """Drop the frames of later steps."""

@@ -114,6 +114,8 @@ class RowKernel(Kernel):
         self.extremes = self._load() if self._fits else cost.extremes()
 
     def fill(self, f: Tensor, g: Tensor, epsilon: float, *, last: bool = True) -> None:
+        # What is stored decides: costs and K side by side, K over the costs at the last epsilon, or
+        # nothing, and products compute K again block by block.
         self.f, self.g, self.epsilon = f, g, epsilon
         if self._fits and self._costs is None and not last:
             self._load()

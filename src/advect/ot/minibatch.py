@@ -211,6 +211,7 @@ _Part = tuple[float, Tensor, Tensor, Solution]  # the mass it drew, its rows, it
 
 def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:
     """Solutions of batches as one: value, plan and marginals are means weighted by mass."""
+    # A plan of the whole problem: the mean of the batches' plans, weighted by the mass they drew.
     total = math.fsum(mass for mass, *_ in parts)
     parts = [(mass / total, rows, columns, part) for mass, rows, columns, part in parts]
     f, row_mass = _spread(a, [(share, at, part.potentials[0]) for share, at, _, part in parts])

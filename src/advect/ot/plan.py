@@ -116,11 +116,6 @@ class DensePlan(Plan):
         return self.matrix
 
 
-def as_plan(plan: Plan | Tensor) -> Plan:
-    """A plan as it is, or a matrix as a ``DensePlan``."""
-    return plan if isinstance(plan, Plan) else DensePlan(plan)
-
-
 class SparsePlan(DensePlan):
     """A plan with few entries, in coordinates."""
 

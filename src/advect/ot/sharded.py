@@ -116,6 +116,7 @@ class ShardedKernel(Kernel):
         self, g: Tensor, a: Tensor, b: Tensor, epsilon: float, damping: float = 1.0
     ) -> tuple[Tensor, Tensor]:
         f, part = self.own.softmins(g, a[self.mine], b, epsilon, damping)
+        # log Σ over ranks of exp(logs): the largest exponent first, so that nothing overflows
         logs = -part / (damping * epsilon)  # of this rank's share of the column sums
         top = self.group.max(logs)
         sums = self.group.sum(torch.exp(logs - top))

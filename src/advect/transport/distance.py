@@ -245,6 +245,7 @@ class Distance(Result):
             >>> low < distance.value < high, ad.otdd(a, a).interval()
             (True, (0.0, 0.0))
         """
+        # an interval for the energy, then its root
         deviations = check_level(level)
         if self.energy == self.error == 0:
             return 0.0, 0.0

@@ -223,7 +223,7 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     if source.dim < 2 or source.dim != target.dim:
         return []
     (mean, variance), (other_mean, other_variance) = _moments(source), _moments(target)
-    # E (x_j − x'_j)² of independent samples
+    # E (x_j − x'_j)² of independent samples is the sum of variances and squared gap of means.
     parts = variance + other_variance + (mean - other_mean).square()
     share, column = (parts / parts.sum()).max(dim=0)
     if not float(share) >= (_DOMINANT if source.dim >= _FEW_COLUMNS else _DOMINANT_OF_FEW):
@@ -286,7 +286,8 @@ def _proportions(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     a, b = (data.class_mass.double().cpu().sort(descending=True)[0] for data in (source, target))
     width = max(len(a), len(b))
     a, b = (torch.nn.functional.pad(part / part.sum(), (0, width - len(part))) for part in (a, b))
-    change = float((a - b).abs().sum()) / 2  # the least over all matchings of classes
+    # Total variation of the sorted proportions, the least over all matchings of classes.
+    change = float((a - b).abs().sum()) / 2
     if change <= _CLASS_CHANGE:
         return []
     what = (
@@ -331,6 +332,7 @@ def of_mixing(
 
 def _purity(data: LabeledDataset, rows: Tensor) -> float:
     x, y = data.x.detach()[rows].double(), data.y[rows]
+    # share of samples whose nearest neighbor has their class
     distances = torch.cdist(x, x).fill_diagonal_(torch.inf)
     return float((y[distances.argmin(dim=1)] == y).double().mean())
 

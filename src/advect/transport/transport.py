@@ -80,27 +80,19 @@ class Triple:
         beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
         return pair.blocked(self.dtype, self.limit, beside)
 
-    def prepared(self, solver: Solver, *, refined: bool = False) -> Solver:
-        """The solver with every option that depends on the problem made a number, or as precise as it
-        can be.
+    def prepared(self, solver: Solver) -> tuple[Solver, float, bool]:
+        """The solver with every option that depends on the problem made a number; a bound of the costs
+        between samples with mass; and whether costs of this dtype have digits enough for this solver.
         """
+        # A relative epsilon refers to the cross problem, whose cost is kept for its solve.
         self._cross = cost = self.make("cross")
-        solver = solver.prepare(cost, *self.weights)
-        return solver.refined(cost, *self.weights) if refined else solver
-
-    def largest(self, solver: Solver) -> tuple[float, bool]:
-        """The largest cost between source and target, before they are solved, or a bound of it where
-        looking would take a pass over blocks; and whether costs of this dtype have digits enough for
-        what the prepared solver makes of them.
-        """
-        bound = None if self.limit is None else self.pair("cross").largest
-        if bound is None:
-            assert self._cross is not None
-            bound = max(map(abs, self._cross.extremes()))
+        solver, largest = solver.prepare(cost, *self.weights), self.pairs["cross"].largest
+        if self.limit is None:  # costs in blocks are not looked at: that would take a pass
+            largest = min(largest, max(map(abs, cost.extremes())))
         if self.dtype == _WIDE or not solver.epsilon:
-            return bound, True
-        shape = len(self.weights[0]), len(self.weights[1])
-        return bound, Scale(shape, 0.0, bound, solver.epsilon).suffices(self.dtype)
+            return solver, largest, True
+        scale = Scale(cost.shape, 0.0, largest, solver.epsilon)
+        return solver, largest, scale.suffices(self.dtype)
 
     def rounding(self, side: str) -> float:
         """How far entries of the cost of a side are off."""
@@ -199,8 +191,8 @@ class Transport:
         # 1. The three problems and the solver with its epsilon as a number, fixed for the whole flow.
         triple = self._flow_problem(rho, target, state)
         solver = self.solver.continued(state.epsilon, state.tol, state.calls)
-        solver, drawn = triple.prepared(solver), self.solver.stochastic
-        largest, is_precise = triple.largest(solver)
+        solver, largest, is_precise = triple.prepared(solver)
+        drawn = self.solver.stochastic
         if not is_precise:
             return None
         target_labels = triple.pair("target").labels if drawn else None
@@ -278,22 +270,24 @@ class Transport:
         dtype = self.solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
         # In the dtype of the data, unless its rounding is too coarse for this epsilon.
         triple = self._distance_problem(self.cost, source, target, dtype)
-        solver = triple.prepared(self.solver)
+        solver, _, is_precise = triple.prepared(self.solver)
         pairs = triple.pairs["cross"], triple.pairs["source"], triple.pairs["target"]
-        if not triple.largest(solver)[1]:
+        if not is_precise:
             triple = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-            solver = triple.prepared(self.solver)
+            solver = triple.prepared(self.solver)[0]
         return triple, solver, pairs
 
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
         """As ``Triple.solve``, to the last digits of float64, costs included, as far as the solver goes."""
         wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-        return wide.solve(wide.prepared(self.solver, refined=True))
+        solver = wide.prepared(self.solver)[0]
+        return wide.solve(solver.refined(wide.make("cross"), *wide.weights))
 
     def _distance_problem(
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
     ) -> Triple:
         """The problems of a distance, whose costs stay."""
+        # three matrices, and up to three more in a solve
         n, m = len(source), len(target)
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
         small = needed < _LARGE and self.memory_limit is None and not self.solver.stochastic

@@ -23,9 +23,8 @@ def labeled(sizes, dim, seed, shift=0.0):
 def cases():
     """Flows by name: source, functional, options."""
     source, target = labeled([9, 8], 2, 1), labeled([10, 8], 2, 2, shift=2.0)
-    wide, far = labeled([9, 8], 3, 3), labeled([10, 8], 3, 4, shift=2.0)
     near = source.replace(x=source.x + 1e-4).to(dtype=torch.float32)
-    sketch, lots = ad.GroundCost(feature=ad.Sketch(2)), ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)
+    lots = ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)
     batches = ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=8)
     total = ad.OTDD(target, solver=lots) + 0.2 * ad.Potential(ad.norm()) + 0.1 * ad.Internal()
     mixed = 0.5 * ad.SlicedOTDD(target, 20) + 2 * (
@@ -54,7 +53,6 @@ def cases():
         "sum": (source, total, {}),
         "mixed": (source, mixed, {"integrator": ad.Euler(0.1)}),
         "sliced": (source, ad.SlicedOTDD(target, 20), {"integrator": ad.Euler(0.3)}),
-        "sketch": (wide, ad.OTDD(far, cost=sketch, solver=lots), {}),
         "near, in float32": (near, ad.OTDD(source.to(dtype=torch.float32)), {}),
         "noise": (
             source,

@@ -137,9 +137,11 @@ class _SmallNorms(torch.autograd.Function):
         if allowed is not None and not moves and rows > _FEW_ROWS:
             # By squares of products in float32, where that is precise enough: see ``_LargeNorms``.
             products = torch.einsum("ird,jsd->ijrs", a.float(), b.float())[wanted].double()
-            singular, error = _singular_by_squares(products)
+            singular = torch.linalg.eigvalsh(products @ products.mT).clamp_min(0).sqrt()
             norms[wanted] = singular.sum(dim=1)
-            error = error + _SINGLE * (_lengths(a)[:, None] * _lengths(b))[wanted]
+            lengths = [torch.linalg.vector_norm(part, dim=(1, 2)) for part in (a, b)]
+            error = _squares_error(singular, sum(products.shape[1:]))
+            error = error + _SINGLE * (lengths[0][:, None] * lengths[1])[wanted]
             slack = allowed[0] * (allowed[1] - 2 * norms)[wanted]
             wanted = wanted.masked_scatter(wanted, ~(2 * error <= slack))
             if not bool(wanted.any()):
@@ -170,7 +172,8 @@ class _SmallNorms(torch.autograd.Function):
 def _polar_factors(products: Tensor, a: Tensor, wanted: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """U Vᵀ and Σ s of products K = A_i B_jᵀ = U diag(s) Vᵀ, (p, r, s) and (p,). Directions with s
     below rounding contribute nothing to U Vᵀ: there the norm has a kink, and 0 is a subgradient."""
-    least = _ROUNDING * (_lengths(a)[:, None] * _lengths(b))[wanted]
+    lengths = torch.linalg.vector_norm(a, dim=(1, 2))[:, None]
+    least = _ROUNDING * (lengths * torch.linalg.vector_norm(b, dim=(1, 2)))[wanted]
     if not products.numel():
         return products, products.new_zeros(len(products))
     if products.shape[1:] == (2, 2):
@@ -219,13 +222,12 @@ class _LargeNorms(torch.autograd.Function):
                 return torch.linalg.svdvals(left @ right.mT).sum()
             if keep:
                 factor, singular = _polar(left @ right.mT, _ROUNDING * float(lengths[pair]))
-                ctx.factors[pair] = factor.float()
-                error = _squares_error(singular, len(left) + len(right))
+                ctx.factors[pair], error = factor.float(), 0.0
             else:
                 product = narrow[0][pair[0]] @ narrow[1][pair[1]].mT
-                singular, error = _singular_by_squares(product.double())
-                error = error + _SINGLE * lengths[pair]
+                singular, error = _singular_by_squares(product.double()), _SINGLE * lengths[pair]
             # A distance that is small beside the norms needs more digits of them.
+            error = error + _squares_error(singular, len(left) + len(right))
             if bool(2 * error <= allowed[0] * (allowed[1][pair] - 2 * singular.sum())):
                 return singular.sum()
             return torch.linalg.svdvals(left @ right.mT).sum()
@@ -302,13 +304,10 @@ def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
     return factor, singular
 
 
-def _singular_by_squares(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Singular values as roots of eigenvalues of the smaller Gram matrix, four times as fast as the SVD,
-    and an error bound of their sum.
-    """
-    wide = matrix if matrix.shape[-2] <= matrix.shape[-1] else matrix.mT
-    singular = torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt()
-    return singular, _squares_error(singular, sum(matrix.shape[-2:]))
+def _singular_by_squares(matrix: Tensor) -> Tensor:
+    """Singular values as roots of eigenvalues of the smaller Gram matrix: four times as fast."""
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+    return torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt()
 
 
 def _squares_error(singular: Tensor, size: int) -> Tensor:
@@ -330,8 +329,6 @@ def _significant(grad: Tensor, a_lengths: Tensor, b_lengths: Tensor, negligible:
     return counts | (on_b * grad.shape[0] > negligible * on_b.sum(dim=0))
 
 
-def _lengths(blocks: Tensor | tuple[Tensor, ...]) -> Tensor:
+def _lengths(blocks: tuple[Tensor, ...]) -> Tensor:
     """‖A_i‖ of all blocks."""
-    if isinstance(blocks, Tensor):
-        return torch.linalg.vector_norm(blocks, dim=(1, 2))
     return torch.stack([torch.linalg.vector_norm(block) for block in blocks])
