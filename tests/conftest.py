@@ -1,8 +1,7 @@
-"""What holds for every test: one thread for each worker, as many workers as cores, coverings of grids,
-and the processor time of all workers at the end.
+"""What holds for every test: one thread for each worker, as many workers as cores, coverings of grids, and the
+processor time of all workers at the end.
 
-Started in the background of a shell, processes ignore Ctrl-C, and so would all that the tests start
-and interrupt."""
+Started in the background of a shell, processes ignore Ctrl-C, and so would all that the tests start and interrupt."""
 
 import os
 

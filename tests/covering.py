@@ -1,10 +1,9 @@
 """Which cases of a test run by default.
 
-Where a test has a grid of parameters, a few of its cases are enough for each value of each parameter to
-occur; the others are slow. ``@pytest.mark.every_pair`` keeps enough for each pair of values of two
-parameters, ``@pytest.mark.every_case`` all. A list of cases without a grid goes through ``first_of_each``,
-the number of examples of hypothesis through ``examples``.
-"""
+Where a test has a grid of parameters, a few of its cases are enough for each value of each parameter to occur; the
+others are slow. ``@pytest.mark.every_pair`` keeps enough for each pair of values of two parameters,
+``@pytest.mark.every_case`` all. A list of cases without a grid goes through ``first_of_each``, the number of
+examples of hypothesis through ``examples``."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations

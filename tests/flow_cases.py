@@ -12,9 +12,13 @@ EXACT_LAWS = ad.GroundCost()  # label distances decomposed at each step, not wit
 TIGHT = ad.Sinkhorn(epsilon=0.1, tol=1e-11)
 
 
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
 def draw(*shape, seed=0):
     """Standard normal numbers in float64."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
 
 
 def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
@@ -47,10 +51,8 @@ def value_at(functional, rho, state):
 def first_velocity(source, functional, dynamics):
     """The velocity at step 0, by the dynamics' own methods and autograd."""
     rho = dynamics.start(source)
-    leaves = {
-        name: value.detach().clone().requires_grad_()
-        for name, value in dynamics.parameters(rho).items()
-    }
+    parameters = dynamics.parameters(rho)
+    leaves = {name: part.detach().clone().requires_grad_() for name, part in parameters.items()}
     functional(dynamics.attach(rho, leaves)).backward()
     return dynamics.velocity(rho, {name: leaf.grad for name, leaf in leaves.items()})
 

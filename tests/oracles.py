@@ -31,11 +31,8 @@ def primal_value(plan, cost, a, b, epsilon):
     plan, cost = np.asarray(plan, dtype=np.float64), np.asarray(cost, dtype=np.float64)
     reference = np.outer(a, b)
     positive = plan > 0
-    divergence = (
-        (plan[positive] * np.log(plan[positive] / reference[positive])).sum()
-        - plan.sum()
-        + reference.sum()
-    )
+    divergence = (plan[positive] * np.log(plan[positive] / reference[positive])).sum()
+    divergence += reference.sum() - plan.sum()
     return float((plan * cost).sum() + epsilon * divergence)
 
 
@@ -54,9 +51,7 @@ def bures_by_roots(mean_a, cov_a, mean_b, cov_b):
 
     root = sqrtm(cov_a).real
     cross = sqrtm(root @ cov_b @ root).real
-    return float(
-        ((mean_a - mean_b) ** 2).sum() + np.trace(cov_a) + np.trace(cov_b) - 2 * np.trace(cross)
-    )
+    return float(((mean_a - mean_b) ** 2).sum() + np.trace(cov_a + cov_b - 2 * cross))
 
 
 def central_differences(function, x: torch.Tensor, step: float = 1e-6) -> torch.Tensor:
@@ -72,10 +67,9 @@ def central_differences(function, x: torch.Tensor, step: float = 1e-6) -> torch.
 
 
 def slopes_in_parts(function, x: torch.Tensor, gradient: torch.Tensor, step: float = 1e-6):
-    """The slopes of F along directions that a gradient says, and those by central differences: each
-    entry is in one direction, eight of them with random signs. An entry that is off shows as in a
-    difference of its own, for an eighth of the work.
-    """
+    """The slopes of F along directions that a gradient says, and those by central differences: each entry is in one
+    direction, eight of them with random signs. An entry that is off shows as in a difference of its own, for an
+    eighth of the work."""
     generator = torch.Generator().manual_seed(x.numel())
     signs = 2.0 * torch.randint(2, x.shape, generator=generator).to(x) - 1
     order = torch.randperm(x.numel(), generator=generator)
@@ -100,6 +94,13 @@ def root(matrix: torch.Tensor) -> torch.Tensor:
     """The symmetric square root of a positive definite matrix."""
     values, vectors = torch.linalg.eigh(matrix)
     return (vectors * values.sqrt()) @ vectors.T
+
+
+def optimal_matrix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The matrix of the optimal map from N(0, a) to N(0, b): a^(−½) (a^½ b a^½)^½ a^(−½)."""
+    half = root(a)
+    inverse = torch.linalg.inv(half)
+    return inverse @ root(half @ b @ half) @ inverse
 
 
 def cost(x, y) -> torch.Tensor:

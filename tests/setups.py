@@ -1,6 +1,4 @@
-"""Ordinary flows with default cost and solver: nine that were seen to rise, and five more. Small,
-of fixed seeds.
-"""
+"""Ordinary flows with default cost and solver: nine that were seen to rise, and five more. Small, of fixed seeds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,9 +64,8 @@ def digits_usps(n):
 
 
 def fashion_mnist(n):
-    return ad.harmonize(
-        ad.datasets.load("fashion_mnist", n=n), ad.datasets.load("mnist", n=n), size=14
-    )
+    sides = (ad.datasets.load(name, n=n) for name in ("fashion_mnist", "mnist"))
+    return ad.harmonize(*sides, size=14)
 
 
 def gaussians(n):

@@ -1,6 +1,4 @@
-"""The Python of the guides runs as it stands: the blocks of a guide one after the other, in an
-empty directory.
-"""
+"""The Python of the guides runs as it stands: the blocks of a guide one after the other, in an empty directory."""
 
 import re
 from pathlib import Path

@@ -128,8 +128,7 @@ FROZEN = {"condense", "regression", "sliced"}
 
 
 def test_stored_cells_and_settings_are_those_of_the_scripts(module):
-    """A file of results without its script cannot be rerun; what the page says was run is what its
-    command runs now."""
+    """A file of results without its script cannot be rerun; what the page says was run is what its command runs now."""
     evidence = module("evidence")
     known = evidence.known()
     for path in evidence.RESULTS.glob("*.json"):

@@ -3,28 +3,25 @@ the formula with whole matrices."""
 
 import pytest
 import torch
+from flow_cases import seeded
 from torch.distributions import MultivariateNormal
 
 import advect as ad
 from advect.apps.few_shot import _FLOOR, _MORE, borrow, calibrated_means, class_means
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def source_of(k=3, n=12, d=4, dtype=torch.float64, seed=0):
     """k classes, class c varying along axis c and, less, along the last."""
     y = torch.arange(n * k) % k
     x = torch.zeros(n * k, d, dtype=dtype)
-    noise = torch.randn(n * k, 2, generator=generator(seed), dtype=dtype)
+    noise = torch.randn(n * k, 2, generator=seeded(seed), dtype=dtype)
     x[torch.arange(n * k), y] = noise[:, 0] * (1 + y)
     x[:, -1] += 0.1 * noise[:, 1]
     return ad.LabeledDataset(x + 10 * y[:, None], [("class", int(c)) for c in y])
 
 
 def few_of(shots=2, k=2, d=4, dtype=torch.float64, seed=1):
-    x = torch.randn(shots * k, d, generator=generator(seed), dtype=dtype)
+    x = torch.randn(shots * k, d, generator=seeded(seed), dtype=dtype)
     return ad.LabeledDataset(x, [c for c in "uvwxyz"[:k] for _ in range(shots)])
 
 
@@ -40,7 +37,7 @@ def residuals(data):
 def test_residuals_are_those_of_the_matched_classes():
     source, few = source_of(k=4), few_of()
     few = few.replace(x=few.x + 30 * few.y[:, None])  # classes 0 and 1 are near u, 2 and 3 near v
-    draws = [borrow(source, few, 48, generator()) for _ in "ab"]
+    draws = [borrow(source, few, 48, seeded()) for _ in "ab"]
     more = draws[0]
     assert torch.equal(more.x, draws[1].x)
     own = residuals(source)
@@ -54,7 +51,7 @@ def test_residuals_are_those_of_the_matched_classes():
 
 def test_each_shot_and_each_residual_has_its_turn():
     source, few = source_of(k=1, n=20), few_of(shots=4, k=1)
-    more = borrow(source, few, 20, generator())
+    more = borrow(source, few, 20, seeded())
     apart = gaps(more.x, (few.x[:, None] + residuals(source)).reshape(-1, 4))
     found = apart.argmin(dim=1)
     assert torch.bincount(found // 20).tolist() == [5, 5, 5, 5]
@@ -65,7 +62,7 @@ def test_weights_say_how_often():
     source, few = source_of(k=1), few_of(shots=1, k=2)
     few = ad.LabeledDataset(few.x, few.labels, weights=[3, 1])
     heavy = source.replace(weights=torch.cat([torch.tensor([0.5, 0.5]), torch.zeros(10)]).double())
-    more = borrow(heavy.subset([0, 1]), few, 8, generator())
+    more = borrow(heavy.subset([0, 1]), few, 8, seeded())
     assert more.counts == {"u": 6, "v": 2}
     half = (source.x[1] - source.x[0]) / 2  # the mean is between the two that have weight
     steps = more.x - few.x[more.y]
@@ -78,29 +75,26 @@ def test_in_proportion_a_source_of_scaled_means_scales_the_few():
     x = (ratios[:, None, None] * directions).reshape(6, 2)
     source = ad.LabeledDataset(x, [0, 1] * 3)
     few = ad.LabeledDataset([[8.0, 0.0], [0.0, 6.0]], ["u", "v"])
-    more = borrow(source, few, 60, generator(), proportional=True)
+    more = borrow(source, few, 60, seeded(), proportional=True)
     expected = ratios[:, None] * torch.tensor([8.0, 0.0])
     assert torch.equal(more.of_class("u").x.unique(dim=0), expected)
     # what is across the mean is added as it is
     shifts = [torch.tensor([-1.0, 3.0])[None] * s for s in (-1, 0, 1)]
     across = source.replace(x=torch.cat([directions + shift for shift in shifts]))
-    more = borrow(across.subset([0, 2, 4]), few.subset([0]), 30, generator(), proportional=True)
+    more = borrow(across.subset([0, 2, 4]), few.subset([0]), 30, seeded(), proportional=True)
     assert sorted(more.x[:, 0].unique().tolist()) == [7.0, 8.0, 9.0]
 
 
 def test_calibrated_samples_keep_how_they_lie_around_their_mean():
     y = torch.arange(300) % 6
-    noise = torch.randn(300, 2, generator=generator()) * torch.tensor([0.1, 3.0])
+    noise = torch.randn(300, 2, generator=seeded()) * torch.tensor([0.1, 3.0])
     source = ad.LabeledDataset(noise + torch.stack([10.0 * y, 0.0 * y], 1), y)
     x = [[4.0, 5.0], [4.0, 3.0], [26.0, -3.0], [47.0, 0.5], [9.0, 1.0], [33.0, -2.0]]
     few = ad.LabeledDataset(x, list("uuvwxy"))
-    plain, moved = (borrow(source, few, 400, generator(1), calibrated=c) for c in (False, True))
+    plain, moved = (borrow(source, few, 400, seeded(1), calibrated=c) for c in (False, True))
     shift = (moved.x - plain.x)[moved.y == 0]
     assert torch.allclose(shift, shift[0].expand_as(shift), atol=1e-4)
     assert shift[0, 1] < -1 and abs(shift[0, 0]) < 0.2
-
-
-# class means calibrated by another dataset
 
 
 def draws(k, per_class, seed, between=(9.0, 4.0, 0.0, 0.0), within=(0.5, 0.5, 2.0, 1.0)):

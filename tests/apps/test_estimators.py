@@ -1,6 +1,4 @@
-"""``DatasetTransport`` keeps scikit-learn's contract, and carries new samples where the flow
-would.
-"""
+"""``DatasetTransport`` keeps scikit-learn's contract, and carries new samples where the flow would."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import numpy as np
 import ot
 import pytest
 import torch
+from flow_cases import seeded
 
 import advect as ad
 from advect.data.laws import Factored, Full
@@ -18,12 +19,8 @@ EXACT = ad.ExactOT()
 BLIND = ad.GroundCost(label=ad.NoLabels())
 
 
-def draws(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def factored(k, dim, rank, seed=0, scale=1.0):
-    generator = draws(seed)
+    generator = seeded(seed)
     means = torch.randn(k, dim, generator=generator, dtype=torch.float64)
     rows = torch.randn(k * rank, dim, generator=generator, dtype=torch.float64)
     return ad.Gaussians(scale * means, Factored(scale * rows, (rank,) * k))
@@ -37,7 +34,7 @@ def far(a, b, **options):
 
 def blobs(n, seed, shift=(0.0, 0.0), names=None, dim=2):
     """Three classes of unequal sizes and weights, in float64."""
-    generator = draws(seed)
+    generator = seeded(seed)
     y = torch.arange(n) % 3 * (torch.arange(n) % 4 > 0)
     centres = 4 * torch.randn(3, dim, generator=generator, dtype=torch.float64)
     x = centres[y] + torch.randn(n, dim, generator=generator, dtype=torch.float64)
@@ -45,9 +42,6 @@ def blobs(n, seed, shift=(0.0, 0.0), names=None, dim=2):
     weights = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
     classes = names or ("a", "b", "c")
     return ad.LabeledDataset(x, y, weights, classes)
-
-
-# laws
 
 
 @pytest.mark.parametrize("ranks", [(4, 4), (2, 3), (6, 1), (0, 2), (1, 1), (0, 0)])
@@ -76,23 +70,17 @@ def test_a_geodesic_is_the_closed_form_of_full_covariances():
     assert torch.allclose(full.covariances(), geodesic(a, b, 0.7).covariances(), atol=1e-9)
 
 
-# plans
-
-
 def test_pairs_of_a_plan_are_those_of_its_matrix():
     matrix = torch.tensor([[0.25, 0.0, 0.25], [0.0, 0.5, 0.0]])
     part = DensePlan(matrix)
     orders = torch.tensor([1, 0]), torch.arange(2)
     twice = ScatteredPlan([(0.5, rows, torch.arange(3), part) for rows in orders], (2, 3))
     weights = torch.tensor([0.5, 0.0, 0.5])
-    exact = EXACT.solve(torch.rand(3, 3, generator=draws()), weights, weights).coupling
+    exact = EXACT.solve(torch.rand(3, 3, generator=seeded()), weights, weights).coupling
     for plan in (part, twice, exact):
         i, j, mass = plan.entries()
         found = torch.zeros(plan.shape, dtype=torch.float64).index_put_((i, j), mass)
         assert torch.allclose(found, plan.dense().double()) and bool((mass > 0).all())
-
-
-# interpolation
 
 
 DIAGONAL = ad.GroundCost(label=ad.Bures(diagonal=True))
@@ -157,13 +145,13 @@ def test_samples_without_labels_are_carried_by_features_alone():
 def test_drawn_pairs_have_equal_weights_and_come_as_often_as_their_mass():
     a, b = blobs(60, 0), blobs(80, 1, (6.0, 0.0))
     whole = ad.interpolate(a, b, 0.5)
-    some = ad.interpolate(a, b, 0.5, size=400, seed=draws())
+    some = ad.interpolate(a, b, 0.5, size=400, seed=seeded())
     assert len(some.dataset) == 400 and float(some.dataset.weights.std()) < 1e-15
     drawn, pairs = some.rows.tolist(), whole.rows.tolist()
     assert all(pair in pairs for pair in drawn)
     for pair, mass in zip(pairs, whole.dataset.weights.tolist(), strict=True):
         assert abs(drawn.count(pair) - 400 * mass) < 1
-    again = ad.interpolate(a, b, 0.5, size=400, seed=draws())
+    again = ad.interpolate(a, b, 0.5, size=400, seed=seeded())
     assert torch.equal(some.dataset.x, again.dataset.x)
 
 

@@ -5,14 +5,8 @@ import pytest
 import torch
 
 import advect as ad
-from advect.apps.label_methods import (
-    KnownLabels,
-    LabelMethod,
-    Points,
-    all_scores,
-    calibrated,
-    held_out_scores,
-)
+from advect.apps import label_methods
+from advect.apps.label_methods import KnownLabels, LabelMethod, Points
 
 
 def blobs(n=40, k=3, gap=8.0, seed=0, d=4):
@@ -27,10 +21,7 @@ def partly(data, each):
     return data.replace(y=torch.full_like(data.y, -1).index_copy(0, first, data.y[first]))
 
 
-METHODS = [
-    LabelMethod("propagate", "features", 5, 0.9),
-    LabelMethod("refine", "features", 5, 0.9),
-]
+METHODS = [LabelMethod("propagate", "features", 5, 0.9), LabelMethod("refine", "features", 5, 0.9)]
 
 
 @pytest.mark.parametrize("way", METHODS, ids=str)
@@ -38,12 +29,12 @@ def test_held_out_labels_are_never_looked_at(way):
     data = partly(blobs(60, gap=2.0), 4)
     codes = data.y.numpy()
     known, points = KnownLabels(codes, 3), Points(data.x.double().numpy())
-    found = held_out_scores(way, points, known)
+    found = label_methods.held_out_scores(way, points, known)
     assert found.shape == (12, 3)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     for fold in range(known.folds.max() + 1):
         out = known.folds == fold
-        alone = all_scores(way, points, np.where(out, -1, codes), 3)
+        alone = label_methods.all_scores(way, points, np.where(out, -1, codes), 3)
         np.testing.assert_allclose(found[out[known.held_out]], alone[out], atol=1e-6)
 
 
@@ -72,7 +63,7 @@ def test_the_temperature_of_scores_is_found(temperature):
     true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     codes = (true.cumsum(axis=1) > generator.random((20_000, 1))).argmax(axis=1)
     scores = true**temperature / (true**temperature).sum(axis=1, keepdims=True)
-    found = calibrated(scores, codes)
+    found = label_methods.calibrated(scores, codes)
     assert found.temperature == pytest.approx(temperature, rel=0.05)
     np.testing.assert_allclose(found(scores).sum(axis=1), 1)
 

@@ -1,6 +1,4 @@
-"""Re-purposing by features of a model, without labels, with a classifier's posterior; and what it
-recommends.
-"""
+"""Re-purposing by features of a model, without labels, with a classifier's posterior; and what it recommends."""
 
 import numpy as np
 import pytest
@@ -133,10 +131,9 @@ class TestComparison:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(200, 2, generator=generator)
         noise = ad.LabeledDataset(x, torch.randint(2, (200,), generator=generator))
-        reference, options = clusters(MEANS[:2], names=(0, 1)), {"label_weight": 100.0, **QUICK}
-        found = ad.apps.repurpose(
-            lambda x: (x[:, 0] > x[:, 1]).long(), reference, noise, posterior="nearest", **options
-        )
+        options = {"label_weight": 100.0, "posterior": "nearest", **QUICK}
+        model, reference = lambda x: (x[:, 0] > x[:, 1]).long(), clusters(MEANS[:2], names=(0, 1))
+        found = ad.apps.repurpose(model, reference, noise, **options)
         assert found.accuracy is not None and found.accuracy > 0.95  # the flow used them
         right = found.comparison
         assert right.held_out == 40 and set(right.accuracies) == {"flow", "no flow", "posterior"}

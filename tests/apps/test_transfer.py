@@ -1,6 +1,5 @@
-"""Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is
-found where one is better, and what is said where nothing can be held out.
-"""
+"""Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is found where one
+is better, and what is said where nothing can be held out."""
 
 import warnings
 
@@ -20,9 +19,8 @@ def stretched(n, means, names, seed, spread=(0.2, 4.0)):
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(n) % len(means)
     x = torch.tensor([[mean, 0.0] for mean in means])[y]
-    return ad.LabeledDataset(
-        x + torch.randn(n, 2, generator=generator) * torch.tensor(spread), [names[i] for i in y]
-    )
+    x = x + torch.randn(n, 2, generator=generator) * torch.tensor(spread)
+    return ad.LabeledDataset(x, [names[i] for i in y])
 
 
 SOURCE = stretched(400, (-30.0, -20.0, -10.0, 0.0), "uvwx", 0)

@@ -13,12 +13,9 @@ from advect.cli.app import main
 def blobs(counts, seed=0, shift=0.0, dim=3):
     """Well apart, one for each count."""
     generator = torch.Generator().manual_seed(seed)
-    rows = [
-        torch.randn(n, dim, generator=generator, dtype=torch.float64) + 8 * k + shift
-        for k, n in enumerate(counts)
-    ]
-    names = [name for name, n in zip("abcd", counts, strict=False) for _ in range(n)]
-    return ad.LabeledDataset(torch.cat(rows), names)
+    y = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    x = torch.randn(len(y), dim, generator=generator, dtype=torch.float64) + 8 * y[:, None] + shift
+    return ad.LabeledDataset(x, ["abcd"[code] for code in y])
 
 
 @pytest.mark.parametrize("aim", [(40, 40, 40), (90, 20, 10), (5, 25, 90)])

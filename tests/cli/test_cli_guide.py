@@ -1,6 +1,4 @@
-"""The guide to the command line runs as it stands: its files are written, its lines typed one after
-the other.
-"""
+"""The guide to the command line runs as it stands: its files are written, its lines typed one after the other."""
 
 import os
 import re

@@ -1,10 +1,9 @@
-"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at
-any moment.
-"""
+"""The command line as a shell sees it: a process of its own, its streams, its time, and Ctrl-C at any moment."""
 
 import json
 import os
 import random
+import resource
 import shlex
 import signal
 import subprocess
@@ -46,9 +45,8 @@ def ended(process):
 
 @pytest.mark.slow
 def test_streams_and_codes(tmp_path):
-    code, out, err = ended(
-        start(["distance", A, B, "--solver.max-iter", "2", "--json", "--strict"], tmp_path)
-    )
+    words = ["distance", A, B, "--solver.max-iter", "2", "--json", "--strict"]
+    code, out, err = ended(start(words, tmp_path))
     assert code == 3 and json.loads(out)["converged"] is False and "\n" not in out.strip()
     assert "warning: " in err and "not converged" in err
 
@@ -64,6 +62,26 @@ def test_help_does_not_load_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def user_time(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+@pytest.mark.slow
+def test_help_is_quick():
+    """Half a second or, on a slow machine, a third of the time that importing torch takes there."""
+    taken = min(user_time("-m", "advect", "flow", "--help") for _ in range(3))
+    assert taken < 0.5 or taken < user_time("-c", "import torch") / 3
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_quietly(tmp_path):
+    line = f"{sys.executable} -m advect data list | head -1"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1 and done.stderr == ""
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +118,12 @@ def same_run(one, other):
         a, b = (read_tensors(run / "frames" / f"{index:06d}.safetensors") for run in (one, other))
         assert a[1] == b[1] and a[0].keys() == b[0].keys()
         assert all(torch.equal(a[0][name], b[0][name]) for name in a[0])
-    curves = [
-        [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        for run in (one, other)
-    ]
-    found = [[r["index"], r["value"], r["terms"]] for r in curves[0]]
-    assert found == [[r["index"], r["value"], r["terms"]] for r in curves[1]]
+    assert curves(one) == curves(other)
+
+
+def curves(run):
+    rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [(row["index"], row["value"], row["terms"]) for row in rows]
 
 
 def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signal.SIGINT):
@@ -124,10 +142,11 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "number"), [(1, signal.SIGINT), (3, signal.SIGTERM)])
 def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
-    tries = range(seed, 30, 10)  # another moment, should one come too late
-    assert any(
-        interrupted_and_resumed(uninterrupted, tmp_path / str(k), k, capsys, number) for k in tries
-    )
+    for other in range(seed, 30, 10):  # another moment, should one come too late
+        place = tmp_path / str(other)
+        if interrupted_and_resumed(uninterrupted, place, other, capsys, number):
+            return
+    pytest.fail("no signal came in time")
 
 
 SLOW = """

@@ -1,14 +1,12 @@
-"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing
-hangs, nothing is lost.
-"""
+"""What has the name of a file and is none (a pipe, a folder, a link to a device) is named; nothing hangs, nothing is
+lost."""
 
 import os
 import shutil
-import signal
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from deadlines import within
 
 import advect as ad
 from advect.cli.app import main
@@ -35,28 +33,12 @@ def made(tmp_path_factory):
 pytestmark = pytest.mark.usefixtures("empty")
 
 
-@contextmanager
-def soon():
-    """To wait for a pipe is to wait for ever."""
-
-    def ring(*_):
-        raise TimeoutError("it hangs")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(10)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @pytest.fixture
 def stopped(refused):
     """A command that is refused, and does not hang."""
 
     def run(named, *words):
-        with soon():
+        with within(10):
             refused(named, *words, "-q")
 
     return run
@@ -82,10 +64,9 @@ def test_from_python_too(name, made):
     path = Path("run", name)
     path.unlink()
     os.mkfifo(path)
-    with soon(), pytest.raises(ad.InputError, match=f"{name}, a pipe"):
-        ad.datasets.load("run:run@-1") if name != "metrics.jsonl" else append_line(
-            path, {"index": 0}
-        )
+    use = ad.datasets.load if name != "metrics.jsonl" else lambda _: append_line(path, {})
+    with within(10), pytest.raises(ad.InputError, match=f"{name}, a pipe"):
+        use("run:run@-1")
 
 
 @pytest.mark.parametrize("option", [(), ("--overwrite",)])

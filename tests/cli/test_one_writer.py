@@ -40,9 +40,8 @@ def holder():
     started = []
 
     def start(place):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen([sys.executable, "-c", HOLD, place], **pipes)
         assert process.stdout is not None and process.stdout.readline() == b"held\n"
         started.append(process)
         return process
@@ -71,16 +70,22 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, cap
     assert run("flow", A, B, "-o", "run", "--n-steps", "1") == 0
     assert not Path(".run.lock").exists()
     process = holder("run")
-    for words in (
-        ["resume", "run"],
-        ["flow", A, B, "-o", "run", "--overwrite"],
-    ):
+    for words in (["resume", "run"], ["flow", A, B, "-o", "run", "--overwrite"]):
         assert run(*words) == 2 and f"process {process.pid}" in capsys.readouterr().err
     before = content("run")
-    assert (
-        main(["show", "run", "-q"]) == 0 and main(["report", "run", "-o", "page.html", "-q"]) == 0
-    )  # readers may look
+    for words in (["show", "run", "-q"], ["report", "run", "-o", "page.html", "-q"]):
+        assert main(words) == 0  # readers may look
     assert content("run") == before
+
+
+@pytest.mark.slow
+def test_of_two_flows_at_the_same_time_one_is_refused():
+    words = [*FLOW, "--n-steps", "30", "--record-every", "1"]
+    both = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    assert "another process" in "".join(said) or "already" in "".join(said)
+    assert Trajectory.open("run").indices == list(range(31))
 
 
 @pytest.mark.slow
@@ -100,21 +105,33 @@ def test_links_lead_to_the_same_lock(holder, capsys):
     assert Trajectory.open("disk/run").indices[-1] == 4
 
 
+def flow(*callbacks):
+    data = ad.LabeledDataset([[4.0]], ["a"])
+    return ad.flow(data, ad.Potential(ad.norm()), n_steps=1, callbacks=callbacks)
+
+
+def writers():
+    metric = ad.Metric("n", len, directory="run")
+    return ad.Recorder(directory="run"), ad.Checkpoint("run"), metric
+
+
 def test_from_python_too(holder):
     process = holder("run")
-    for watch in (
-        ad.Recorder(directory="run"),
-        ad.Checkpoint("run"),
-        ad.Metric("n", len, directory="run"),
-    ):
+    for watch in writers():
         with pytest.raises(ad.InputError, match=f"process {process.pid} "):
-            ad.flow(
-                ad.LabeledDataset([[4.0]], ["a"]),
-                ad.Potential(ad.norm()),
-                n_steps=1,
-                callbacks=[watch],
-            )
+            flow(watch)
     assert not Path("run").exists()
+
+
+def test_a_flow_that_fails_releases_its_lock(holder):
+    def fail(step):
+        raise OSError("full")
+
+    for watch in writers():
+        with pytest.raises(OSError, match="full"):
+            flow(watch, fail)
+        assert not Path(".run.lock").exists()
+    holder("run")
 
 
 def test_places_without_locks_say_so(monkeypatch):
@@ -124,9 +141,6 @@ def test_places_without_locks_say_so(monkeypatch):
     monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.warns(UserWarning, match="no locks"), Hold(Path("run")):
         assert os.listdir() == []
-
-
-# Signals
 
 
 @pytest.mark.slow
@@ -166,9 +180,8 @@ def test_signals_to_be_ignored_are():
 
 def test_renames_are_flushed_with_their_directory(monkeypatch, tmp_path):
     flushed = []
-    monkeypatch.setattr(
-        "os.fsync", lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-    )
+    note = lambda descriptor: flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    monkeypatch.setattr("os.fsync", note)
     _atomic.write_atomically(tmp_path / "file", b"whole")
     assert flushed[-1] == str(tmp_path) and len(flushed) == 2
     flushed.clear()

@@ -1,6 +1,4 @@
-"""``--overwrite`` removes only what advect wrote: whatever else is in a directory stays, and the command
-says so.
-"""
+"""``--overwrite`` removes only what advect wrote: whatever else is in a directory stays, and the command says so."""
 
 import shutil
 from pathlib import Path

@@ -55,10 +55,8 @@ def cut(make, keep):
 
 def header(shape, descr="<f8"):
     """The start of an .npy array."""
-    line = (
-        f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode().ljust(117)
-        + b"\n"
-    )
+    facts = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    line = facts.encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
 
 
@@ -78,9 +76,7 @@ def png(size=(4, 4), mode="L", **options):
 
 
 def tree(**files):
-    """A folder; ``a__x`` is the file x.png of class a, ``a__x_txt`` its x.txt, None an empty
-    directory.
-    """
+    """A folder; ``a__x`` is the file x.png of class a, None an empty directory."""
 
     def plant(path):
         path.mkdir()
@@ -89,11 +85,7 @@ def tree(**files):
             if content is None:
                 place.mkdir(parents=True)
                 continue
-            place = (
-                place.with_name(place.name.replace("_txt", ".txt"))
-                if "_txt" in name
-                else place.with_suffix(".png")
-            )
+            place = place.with_suffix(".png")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
 
@@ -102,14 +94,12 @@ def tree(**files):
 
 def mnist(**files):
     """A directory of IDX files; ``train_images`` is train-images-idx3-ubyte."""
-    names = {
-        name: f"{name.replace('_', '-')}-idx{3 if 'images' in name else 1}-ubyte" for name in files
-    }
 
     def plant(path):
         path.mkdir()
         for name, content in files.items():
-            (path / names[name]).write_bytes(content)
+            dimensions = 3 if "images" in name else 1
+            (path / f"{name.replace('_', '-')}-idx{dimensions}-ubyte").write_bytes(content)
 
     return plant
 
@@ -120,7 +110,7 @@ ROWS = "u,v,label\n1,2,a\n3,4,b\n"
 GOOD = {
     "npz": npz(x=X, y=Y),
     "parquet": table(u=[1.0, 2.0], label=["a", "b"]),
-    "gz": raw(gzip.compress(ROWS.encode() * 1)),
+    "csv.gz": raw(gzip.compress(ROWS.encode())),
 }
 
 # name of the file, how it is made, options, a word of the message
@@ -131,13 +121,11 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("plain", raw(b"?"), {}, "suffix"),
     ("a.npz", GOOD["npz"], {"kind": "nzp"}, "Did you mean 'npz'"),
     ("a.npz", GOOD["npz"], {"lable": "y"}, "option of npz files"),
-    ("a.csv", text(ROWS), {"split": "test"}, "option of csv files"),
     *((f"a.{kind}", lambda path: path.mkdir(), {"kind": kind}, "directory") for kind in ("npz", "npy", "csv", "parquet")),
     ("a.npz", GOOD["npz"], {"kind": "folder"}, "but a file"),
     ("a.npz", GOOD["npz"], {"kind": "csv"}, "a.npz"),
     # npz and npy
     ("a.npz", raw(b""), {}, "damaged"),
-    ("a.npz", raw(b"PK\x03\x04 no archive"), {}, "damaged"),
     ("a.npz", cut(npz(x=X), 0.5), {}, "damaged"),
     ("a.npz", archive(), {}, "holds nothing"),
     ("a.npz", npz(features=X), {}, "holds features"),
@@ -153,7 +141,6 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("a.npz", npz(x=X, weights=np.ones(5)), {}, "weights must fit"),
     ("a.npz", npz(x=X, weights=np.array(["a"] * 6)), {}, "weights must be numbers"),
     ("a.npz", npz(x=X, columns=["u"]), {}, "columns must be"),
-    ("a.npz", npz(x=X, probabilities=np.ones((5, 2))), {}, "must fit"),
     ("a.npz", npz(x=X.astype(str)), {}, "must be numbers"),
     ("a.npz", npz(x=X + 1j), {}, "must be real"),
     ("a.npz", npz(x=np.zeros((0, 3))), {}, "at least one sample"),
@@ -189,9 +176,8 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("a.csv", raw("u,größe\n1,2\n".encode("latin-1")), {}, "damaged.*utf-8"),
     ("a.csv", raw(b"u,v\n" + b"1,2\n" * 9000 + b"\xff,2\n"), {}, "damaged|must be numbers"),
     ("a.csv.gz", text(ROWS), {}, "damaged.*a.csv.gz"),
-    ("a.csv.gz", cut(GOOD["gz"], 0.7), {}, "damaged"),
+    ("a.csv.gz", cut(GOOD["csv.gz"], 0.7), {}, "damaged"),
     # Parquet
-    ("a.parquet", raw(b""), {}, "damaged.*a.parquet"),
     ("a.parquet", cut(GOOD["parquet"], 0.6), {}, "damaged"),
     ("a.parquet", table(u=pa.array([], "float64")), {}, "at least one row"),
     ("a.parquet", table(u=[1.0, 2.0], v=[1, None]), {}, "empty cell in row 1, column 'v'"),
@@ -206,7 +192,6 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(x=png()), {}, "labels=False"),
     ("f", tree(a__x=png(), b=None), {}, "at least one image"),
     ("f", tree(a__x=png(), a__deep__y=png()), {}, "deep"),
-    ("f", tree(a__x=png(), a__y=b""), {}, "damaged.*y.png"),
     ("f", tree(a__x=png((64, 64))[:-40]), {}, "damaged.*x.png"),
     ("f", tree(a__x=png(), b__y=png((5, 4))), {}, "one shape.*y.png.*size"),
     ("f", tree(a__x=png(), b__y=png(mode="RGB")), {}, "one shape.*y.png.*channels"),
@@ -214,7 +199,6 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(a__x=png(mode="I;16")), {}, "8 bits"),
     ("f", tree(**{"a b__x": png(), "a%20b__y": png()}), {}, "one class"),
     # IDX
-    ("m", mnist(train_images=b"", train_labels=b""), {}, "damaged"),
     ("m", mnist(train_images=ONE.replace(b"\x08", b"\x07"), train_labels=ONE), {}, "damaged"),
     ("m", mnist(train_images=SHORT, train_labels=ONE), {}, "damaged"),
     ("m", mnist(train_images=ONE), {}, "train-labels"),
@@ -289,16 +273,11 @@ def test_a_missing_file_has_its_neighbours_named(tmp_path):
         open_source(tmp_path / "nowhere" / "a.npz")
 
 
-READABLE = {
-    "a.npz": GOOD["npz"],
-    "a.csv": text(ROWS),
-    "a.csv.gz": GOOD["gz"],
-    "a.npy": raw(b""),
-    "a.parquet": GOOD["parquet"],
-}
+READABLE = {f"a.{suffix}": make for suffix, make in GOOD.items()}
+READABLE |= {"a.csv": text(ROWS), "a.npy": raw(b""), "f": tree(a__x=png())}
 
 
-@pytest.mark.parametrize(("name", "make"), [*READABLE.items(), ("f", tree(a__x=png()))])
+@pytest.mark.parametrize(("name", "make"), READABLE.items())
 def test_no_permission(name, make, tmp_path, monkeypatch):
     make(tmp_path / name)
 

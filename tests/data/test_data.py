@@ -1,6 +1,5 @@
-"""Labeled datasets and class tables: what goes in against numpy and exact fractions, what is
-refused, and how it is said.
-"""
+"""Labeled datasets and class tables: what goes in against numpy and exact fractions, what is refused, and how it is
+said."""
 
 import copy
 import pickle
@@ -13,7 +12,10 @@ import pandas as pd
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import assume, given, strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.testing import assert_close
 
 import advect as ad
 from advect import Gaussians, InputError, LabeledDataset, bures
@@ -53,14 +55,9 @@ def rows(data):
     return data.x[:, 0].long().tolist()
 
 
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def two_laws(dim=2):
-    return Gaussians(
-        torch.tensor([[0.0] * dim, [5.0] * dim]).double(), Diagonal(torch.ones(2, dim).double())
-    )
+    means = torch.tensor([[0.0] * dim, [5.0] * dim]).double()
+    return Gaussians(means, Diagonal(torch.ones(2, dim).double()))
 
 
 class TestFeatures:
@@ -72,7 +69,7 @@ class TestFeatures:
         x = np.array([[0, 1], [1, 0], [1, 1]]).astype(order + kind)
         got = LabeledDataset(x, [0, 1, 2]).x
         assert got.dtype == (torch.float64 if kind == "f8" else torch.float32)
-        np.testing.assert_array_equal(got, x.astype(np.float64))
+        assert_array_equal(got, x.astype(np.float64))
         for dtype in (torch.bfloat16, torch.uint8, torch.bool, torch.float8_e4m3fn):
             again = LabeledDataset(got.to(dtype), [0, 1, 2]).x
             assert again.dtype == torch.float32 and again.tolist() == got.tolist()
@@ -82,8 +79,8 @@ class TestFeatures:
         locked = np.broadcast_to(X[:1], (3, 2))
         numbers = tuple(map(tuple, X.astype(int).tolist()))
         for x in (X[::-1], X[:, ::-1], X.T.copy().T, locked, X.tolist(), numbers, list(X)):
-            np.testing.assert_array_equal(LabeledDataset(x, [0, 1, 2]).x, x)
-            np.testing.assert_array_equal(LabeledDataset(Frame(np.asarray(x)), [0, 1, 2]).x, x)
+            assert_array_equal(LabeledDataset(x, [0, 1, 2]).x, x)
+            assert_array_equal(LabeledDataset(Frame(np.asarray(x)), [0, 1, 2]).x, x)
         for x in (X.tolist(), [[1, 2.5], [3, 4], [5, 6]], [0, 0.5, 1]):
             # as torch reads python numbers
             assert LabeledDataset(x, [0, 1, 2]).x.dtype == torch.float32
@@ -93,8 +90,8 @@ class TestFeatures:
         x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
         data, inner = LabeledDataset(x, [0, 0, 1, 1]), shape[1:] or (1,)
         assert data.sample_shape == inner and data.dim == np.prod(inner) and len(data) == 4
-        np.testing.assert_array_equal(data.x, x.reshape(4, -1))
-        np.testing.assert_array_equal(data.subset([3, 0]).samples, x.reshape(4, *inner)[[3, 0]])
+        assert_array_equal(data.x, x.reshape(4, -1))
+        assert_array_equal(data.subset([3, 0]).samples, x.reshape(4, *inner)[[3, 0]])
         assert repr(data) == f"LabeledDataset(n=4, sample_shape={inner}, classes=2, dtype=float64)"
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -153,9 +150,8 @@ class TestLabels:
         assert data.labels == y and data.counts == Counter(given)
         assert len(set(data.classes)) == len(data.classes)
         kinds = {type(label) for label in given}
-        assert list(data.classes) == (
-            sorted(set(given)) if kinds in ({int}, {str}) else list(dict.fromkeys(given))
-        )
+        expected = sorted(set(given)) if kinds in ({int}, {str}) else dict.fromkeys(given)
+        assert list(data.classes) == list(expected)
 
     @pytest.mark.parametrize(
         ("y", "classes", "labels"),
@@ -186,9 +182,9 @@ class TestWeights:
         names = ["a", "b", "c", "d", "never"]
         heavy = numbered(y, range(1, len(y) + 1), names).balanced()
         for data in (numbered(y, "balanced", names), heavy):
-            np.testing.assert_allclose(data.weights, expected, rtol=1e-15)
+            assert_allclose(data.weights, expected, rtol=1e-15)
             mass = [(name in y) / len(set(y)) for name in names]
-            np.testing.assert_allclose(data.class_mass, mass, rtol=1e-14)
+            assert_allclose(data.class_mass, mass, rtol=1e-14)
 
     @quick
     @given(st.lists(st.floats(0, 1.7e308), min_size=1, max_size=12))
@@ -196,7 +192,7 @@ class TestWeights:
         assume(any(w))
         expected = [float(Fraction(value) / sum(map(Fraction, w))) for value in w]
         got = numbered([0] * len(w), weights=w).weights
-        np.testing.assert_allclose(got, expected, rtol=1e-14, atol=1e-307)
+        assert_allclose(got, expected, rtol=1e-14, atol=1e-307)
         assert float(got.sum()) == pytest.approx(1, abs=1e-14)
 
     @pytest.mark.parametrize("w", [1e308, 1.0, 1e-320, 5e-324])
@@ -238,7 +234,7 @@ class TestFrozen:
         x[:], y[:], w[:], tensor[:], own[:] = -1, -1, -1, -1, -1
         names.append("d")
         for data in made:
-            np.testing.assert_array_equal(data.x, X)
+            assert_array_equal(data.x, X)
             assert data.labels == ["a", "b", "c"] and data.weights.tolist() == [0.25, 0.25, 0.5]
             assert len(data.classes) == 3
 
@@ -246,7 +242,7 @@ class TestFrozen:
         data = LabeledDataset(X, ["a", "b", "b"], [1, 2, 1], law=two_laws(), law_index=[1, 0, 1])
         data.laws()
         for other in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
-            np.testing.assert_array_equal(other.x, X)
+            assert_array_equal(other.x, X)
             assert other.labels == ["a", "b", "b"] and other.weights.tolist() == [0.25, 0.5, 0.25]
             assert other.law_index.tolist() == [1, 0, 1]
             assert other.law.means.tolist() == [[0, 0], [5, 5]]
@@ -255,10 +251,10 @@ class TestFrozen:
         data = LabeledDataset(X, ["a", "b", "b"], law=two_laws())
         data.laws()
         other = data.replace(x=data.x + 1, classes=("c", "d"))
-        np.testing.assert_array_equal(other.x, X + 1)
-        np.testing.assert_array_equal(data.x, X)
+        assert_array_equal(other.x, X + 1)
+        assert_array_equal(data.x, X)
         assert other.labels == ["c", "d", "d"] and other.law is data.law
-        np.testing.assert_allclose(other.replace(law=None).laws().means, [[1, 2], [4, 5]])
+        assert_allclose(other.replace(law=None).laws().means, [[1, 2], [4, 5]])
         assert data.replace(sample_shape=(2, 1)).samples.shape == (3, 2, 1)
         assert data.replace(x=data.x[:, :1], law=None).sample_shape == (1,)
         with refused("bar, foo", "sample_shape"):
@@ -293,7 +289,7 @@ class TestSubset:
         kept, w = np.arange(5)[lookup], np.array([1.0, 2, 3, 4, 0])[lookup]
         part = FIVE.subset(index)
         assert rows(part) == kept.tolist() and part.labels == [FIVE.labels[i] for i in kept]
-        np.testing.assert_allclose(part.weights, w / w.sum(), rtol=1e-15)
+        assert_allclose(part.weights, w / w.sum(), rtol=1e-15)
         assert part.classes == FIVE.classes and rows(FIVE) == [0, 1, 2, 3, 4]
 
     def test_classes(self):
@@ -302,9 +298,7 @@ class TestSubset:
         assert data.of_class("b").weights.tolist() == [0.25, 0.75]
         assert data.of_class("a").classes == data.classes
         assert data.counts == {"b": 2, "never": 0, "a": 1}
-        np.testing.assert_allclose(
-            data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15
-        )
+        assert_allclose(data.class_mass, np.bincount([0, 2, 0], [1, 2, 3]) / 6, rtol=1e-15)
         for absent in ("z", ["b"]):
             with refused("no such class", repr(absent), "b, never, a"):
                 data.of_class(absent)
@@ -322,9 +316,8 @@ class TestSample:
     def test_laws(self, y, part, seed):
         n, w, present = max(1, round(part * len(y))), np.arange(1.0, len(y) + 1), sorted(set(y))
         data = numbered(y, weights=w, classes=["never", "a", "b", "c"])
-        wanted = {
-            name: n // len(present) + (i < n % len(present)) for i, name in enumerate(present)
-        }
+        share, rest = divmod(n, len(present))
+        wanted = {name: share + (i < rest) for i, name in enumerate(present)}
         short = [name for name in present if wanted[name] > y.count(name)]
         for balanced in (False, True):
             if balanced and short:
@@ -334,7 +327,7 @@ class TestSample:
             draw = data.sample(n, balanced=balanced, generator=seeded(seed))
             kept = rows(draw)
             assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
-            np.testing.assert_allclose(
+            assert_allclose(
                 draw.weights, w[kept] / w[kept].sum(), rtol=1e-14
             )  # relative weights stay
             assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
@@ -357,7 +350,7 @@ class TestSplit:
         assert [rows(part) for part in data.split(fraction, generator=seeded(seed))] == kept
         for part, places in zip(parts, kept, strict=True):
             assert part.labels == [y[i] for i in places] and part.classes == data.classes
-            np.testing.assert_allclose(part.weights, w[places] / w[places].sum(), rtol=1e-14)
+            assert_allclose(part.weights, w[places] / w[places].sum(), rtol=1e-14)
         for name, count in Counter(y).items():
             first = parts[0].counts[name]
             assert count == 1 or 1 <= first < count
@@ -367,9 +360,8 @@ class TestSplit:
         ("fraction", "first"), [(0.01, 1), (0.3, 3), (0.5, 5), (0.8, 8), (0.99, 9)]
     )
     def test_classes_of_one(self, fraction, first):
-        parts = [
-            rows(part) for part in numbered(list(range(10))).split(fraction, generator=seeded())
-        ]
+        split = numbered(list(range(10))).split(fraction, generator=seeded())
+        parts = [rows(part) for part in split]
         assert [len(part) for part in parts] == [first, 10 - first]
         assert sorted(parts[0] + parts[1]) == list(range(10))
 
@@ -385,23 +377,18 @@ class TestLawsAndMoments:
     def test_to(self, covariance, dtype):
         law = Gaussians(two_laws().means, covariance)
         bures(law, law)  # what this keeps on the side must not get in the way
-        data = LabeledDataset(
-            X.reshape(3, 2, 1), ["a", "b", "b"], [1, 1, 2], law=law, law_index=[1, 0, 1]
-        )
+        laws = {"law": law, "law_index": [1, 0, 1]}
+        data = LabeledDataset(X.reshape(3, 2, 1), ["a", "b", "b"], [1, 1, 2], **laws)
         moved = data.to("cpu", dtype)
-        assert (
-            moved.x.dtype
-            == moved.law.means.dtype
-            == moved.law.covariances().dtype
-            == (dtype or torch.float64)
-        )
+        moved_tensors = moved.x, moved.law.means, moved.law.covariances()
+        assert {tensor.dtype for tensor in moved_tensors} == {dtype or torch.float64}
         assert type(moved.law.covariance) is type(covariance)
         assert moved.weights.dtype == data.x.dtype == torch.float64
         assert moved.sample_shape == (2, 1) and moved.labels == ["a", "b", "b"]
         assert moved.law_index.tolist() == [1, 0, 1]
         assert moved.weights.tolist() == [0.25, 0.25, 0.5]
-        np.testing.assert_array_equal(moved.x, X)
-        np.testing.assert_array_equal(moved.law.covariances(), law.covariances())
+        assert_array_equal(moved.x, X)
+        assert_array_equal(moved.law.covariances(), law.covariances())
 
     def test_carried(self):
         law, index = two_laws(), torch.tensor([1, 0, 1], dtype=torch.uint8)
@@ -417,24 +404,22 @@ class TestLawsAndMoments:
     def test_moments_are_kept_unless_they_carry_a_graph(self):
         data = LabeledDataset(X, [0, 0, 1], [1, 3, 1])
         assert data.laws() is data.laws() is data.laws()
-        np.testing.assert_allclose(
-            data.laws().means, [np.average(X[:2], axis=0, weights=[1, 3]), X[2]]
-        )
-        np.testing.assert_allclose(data.laws().covariances()[0], np.cov(X[:2].T, aweights=[1, 3]))
+        assert_allclose(data.laws().means, [np.average(X[:2], axis=0, weights=[1, 3]), X[2]])
+        assert_allclose(data.laws().covariances()[0], np.cov(X[:2].T, aweights=[1, 3]))
         leaf = torch.tensor(X, requires_grad=True)
         tracked = LabeledDataset(leaf, [0, 0, 1], [1, 3, 1])
         assert tracked.laws() is not tracked.laws()
         for _ in range(2):  # each with a graph of its own
             leaf.grad = None
             tracked.laws().means.sum().backward()
-            np.testing.assert_allclose(leaf.grad, [[0.25, 0.25], [0.75, 0.75], [1, 1]])
+            assert_allclose(leaf.grad, [[0.25, 0.25], [0.75, 0.75], [1, 1]])
 
     def test_fixed_laws_carry_no_graph(self):
         tracked = LabeledDataset(torch.tensor(X, requires_grad=True), [0, 0, 1])
         fixed = tracked.replace(fixed_laws=True)
         assert tracked.laws().means.requires_grad and not fixed.laws().means.requires_grad
         assert fixed.laws() is fixed.laws() and fixed.x.requires_grad
-        np.testing.assert_allclose(fixed.laws().means, [X[:2].mean(0), X[2]])
+        assert_allclose(fixed.laws().means, [X[:2].mean(0), X[2]])
         for other in (fixed.subset([0, 1]), fixed.to(dtype=torch.float32), fixed.balanced()):
             assert other.fixed_laws
 
@@ -597,13 +582,12 @@ class TestMissingLabels:
 
     def test_features_alone_need_none(self):
         some, none = LabeledDataset(X, ["a", None, "b"]), LabeledDataset(np.asarray(X) + 1.0)
-        cost = ad.GroundCost(label=ad.NoLabels())
-        exact = ad.otdd(some, none, cost=cost, solver=ad.ExactOT()).value
+        exact = ad.otdd(some, none, cost=BLIND, solver=ad.ExactOT()).value
         assert exact == pytest.approx(np.sqrt(2.0), rel=1e-6)  # every point by (1, 1)
-        energy = ad.OTDD(none, cost=cost, solver=ad.ExactOT())
+        energy = ad.OTDD(none, cost=BLIND, solver=ad.ExactOT())
         flowed = ad.flow(some, energy, integrator=ad.Euler(1.0), n_steps=1).dataset
         assert flowed.labels == ["a", None, "b"]
-        torch.testing.assert_close(flowed.x.sort(dim=0)[0], none.x.sort(dim=0)[0])
+        assert_close(flowed.x.sort(dim=0)[0], none.x.sort(dim=0)[0])
 
 
 class TestColumns:
@@ -621,9 +605,8 @@ class TestColumns:
 
 def test_class_tables_are_looked_up_by_name_print_and_escape():
     a = LabeledDataset([[0.0], [4.0]], ["<cat>", ("a", 1)])
-    table = ad.otdd(
-        a, LabeledDataset([[1.0], [4.0]], [0, "b"]), solver=ad.ExactOT()
-    ).class_distances
+    b = LabeledDataset([[1.0], [4.0]], [0, "b"])
+    table = ad.otdd(a, b, solver=ad.ExactOT()).class_distances
     assert table["<cat>", 0] == pytest.approx(1) and table[("a", 1), "b"] == pytest.approx(0)
     assert np.asarray(table).shape == table.shape == (2, 2)
     assert list(table.to_dict()) == ["<cat>", ("a", 1)] and "<cat>" in str(table)

@@ -143,13 +143,7 @@ KINDS = ["npz", "npy", "csv", "csv.gz", "parquet", "idx", "png", "jpeg", "tiff"]
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_damaged_files_of_each_format(kind, tmp_path, monkeypatch):
-    attack(kind, 25, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", KINDS)
-def test_hundreds_of_damaged_files(kind, tmp_path, monkeypatch):
-    attack(kind, 150, tmp_path, monkeypatch)
+def test_damaged_files_of_each_format(kind, count, tmp_path, monkeypatch):
+    attack(kind, count, tmp_path, monkeypatch)

@@ -1,18 +1,15 @@
-"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all
-proportion.
-"""
+"""Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all proportion."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import os
-import signal
 import socket
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from deadlines import within
 from PIL import EpsImagePlugin, Image
 
 import advect as ad
@@ -24,26 +21,6 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-class Hang(BaseException):
-    """Nothing that a reader would take for an error of the file."""
-
-
-@contextmanager
-def within(seconds):
-    """An error instead of a hang."""
-
-    def late(*_):
-        raise Hang(f"still waiting after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def picture(path, size=(4, 4)):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("L", size).save(path, "png")
@@ -51,15 +28,11 @@ def picture(path, size=(4, 4)):
 
 def test_an_eps_in_a_png_starts_no_program(tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(
-        EpsImagePlugin,
-        "Ghostscript",
-        lambda *args, **_: started.append(args) or Image.new("RGB", (9, 9)).im,
-    )
+    result = Image.new("RGB", (9, 9)).im
+    start = lambda *args, **_: started.append(args) or result
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", start)
     picture(tmp_path / "f" / "a" / "x.png")
-    text = (
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(whatever) run\n%%EOF\n"
-    )
+    text = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(some) run\n%%EOF\n"
     (tmp_path / "f" / "a" / "y.png").write_bytes(text)
     with pytest.raises(InputError, match="damaged.*y.png"):
         open_source(tmp_path / "f", size=4, channels="gray").read()
@@ -88,10 +61,7 @@ KINDS = ["pipe", "device", "socket"]
 def test_pipes_and_devices_are_refused(kind, name, tmp_path):
     place = strange(tmp_path / name, kind)
     for read in (open_source, kind_of, ad.datasets.load):
-        with (
-            within(5),
-            pytest.raises(InputError, match=f"not a file or directory; got .*{name}, a {kind}"),
-        ):
+        with within(5), pytest.raises(InputError, match=f"not a file .*{name}, a {kind}"):
             read(place)
     picture(tmp_path / "f" / "a" / "x.png")
     strange(tmp_path / "f" / "a" / "y.png", kind)
@@ -141,11 +111,8 @@ def test_a_row_without_an_end_is_not_held_in_memory(line, message, tmp_path, mon
 def test_a_long_text_that_is_repeated_is_held_once(tmp_path, monkeypatch):
     word, n = "w" * 1_000_000, 3000  # 3 GB, were each row to have its own
     codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
-    pq.write_table(
-        pa.table({"u": np.arange(n, dtype=float), "label": codes}),
-        tmp_path / "a.parquet",
-        store_schema=False,
-    )
+    table = pa.table({"u": np.arange(n, dtype=float), "label": codes})
+    pq.write_table(table, tmp_path / "a.parquet", store_schema=False)
     before = pa.total_allocated_bytes()
     source = open_source(tmp_path / "a.parquet")
     assert source.classes == (word,)
@@ -154,9 +121,8 @@ def test_a_long_text_that_is_repeated_is_held_once(tmp_path, monkeypatch):
 
 def test_what_does_not_fit_into_memory_is_refused_at_once(tmp_path, monkeypatch):
     with open(tmp_path / "a.npy", "wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 37, 2)}
-        )
+        facts = {"descr": "<f8", "fortran_order": False, "shape": (1 << 37, 2)}
+        np.lib.format.write_array_header_1_0(file, facts)
         file.truncate(file.tell() + (1 << 41))  # 2 TiB that take no place on the disk
     with pytest.raises(InputError, match="does not fit into memory"):
         open_source(tmp_path / "a.npy").read()
@@ -188,9 +154,8 @@ def closed(place, monkeypatch):
         return stat(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "stat", look)
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: str(path) != str(place) and access(path, mode)
-    )
+    allowed = lambda path, mode: str(path) != str(place) and access(path, mode)
+    monkeypatch.setattr(os, "access", allowed)
 
 
 @pytest.mark.slow
@@ -203,12 +168,8 @@ def test_a_cache_that_cannot_be_read_is_in_nobodys_way(cache, tmp_path, monkeypa
     monkeypatch.delenv("ADVECT_DATA", raising=False)
     if cache == "closed":
         closed(tmp_path / "closed", monkeypatch)
-    for words in (
-        ["data", "info", "toy:moons?n=10"],
-        ["data", "info", "digits?n=10"],
-        ["data", "list"],
-    ):
-        assert main(words) == 0
+    for words in (["info", "toy:moons?n=10"], ["info", "digits?n=10"], ["list"]):
+        assert main(["data", *words]) == 0
     assert "10" in capsys.readouterr().out
     assert ad.datasets.load("toy:moons", n=10).dim == 2
     assert len(ad.datasets.load("mnist", n=10)) == 10

@@ -8,17 +8,12 @@ from flow_cases import memberships
 import advect as ad
 from advect.data.laws import Full
 
-P = torch.tensor(
-    [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64
-)
-X, FULL = torch.arange(8.0).reshape(4, 2), Full(torch.eye(2).repeat(4, 1, 1))
-DATA = ad.LabeledDataset(
-    X,
-    weights=[1, 2, 3, 4],
-    classes=["cat", "dog", "fox"],
-    columns=["kilos", "age"],
-    probabilities=P,
-)
+P = [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [1.0, 0.0, 0.0]]
+P = torch.tensor(P, dtype=torch.float64)
+X = torch.arange(8.0).reshape(4, 2)
+LAWS = ad.Gaussians(torch.zeros(4, 2), Full(torch.eye(2).repeat(4, 1, 1)))
+NAMES = {"classes": ["cat", "dog", "fox"], "columns": ["kilos", "age"]}
+DATA = ad.LabeledDataset(X, weights=[1, 2, 3, 4], probabilities=P, **NAMES)
 
 
 def test_probabilities_are_checked():
@@ -47,11 +42,7 @@ def test_probabilities_are_checked():
         ("often", {}, "must be numbers"),
         (P, {"y": ["a", "b", "a", "b"]}, "a class for each of 3 columns"),
         (P, {"y": [0, None, 1, 2]}, "1 missing"),
-        (
-            P,
-            {"law": ad.Gaussians(torch.zeros(4, 2), FULL), "law_index": range(4)},
-            "law for each class",
-        ),
+        (P, {"law": LAWS, "law_index": range(4)}, "law for each class"),
     ],
 )
 def test_bad_probabilities(given, options, message):
@@ -68,10 +59,9 @@ def test_parts_keep_their_rows_and_new_labels_are_certain():
     assert DATA.to(dtype=torch.float64).has_soft_labels
     even = DATA.balanced()
     assert even.class_mass.tolist() == pytest.approx([1 / 3] * 3, abs=1e-9)
-    assert torch.allclose(
-        DATA.hard().replace(probabilities=memberships(DATA.hard())).balanced().weights,
-        DATA.hard().balanced().weights,
-    )
+    hard = DATA.hard()
+    certain = hard.replace(probabilities=memberships(hard))
+    assert torch.allclose(certain.balanced().weights, hard.balanced().weights)
     for side in ad.harmonize(DATA, DATA.hard(), scale="standardize"):
         assert side.labels == DATA.labels
     assert ad.harmonize(DATA, DATA.hard())[0].has_soft_labels

@@ -1,6 +1,5 @@
 """Continuous targets in datasets, files, frames and torch's datasets."""
 
-import pandas as pd
 import pytest
 import torch
 
@@ -11,9 +10,8 @@ Y = 1e6 + torch.rand(6, generator=torch.Generator().manual_seed(1), dtype=torch.
 
 
 def house(**more):
-    return ad.LabeledDataset(
-        X, targets=Y, columns=["rooms", "floor"], target_columns=["price"], **more
-    )
+    names = {"columns": ["rooms", "floor"], "target_columns": ["price"]}
+    return ad.LabeledDataset(X, targets=Y, **names, **more)
 
 
 def test_a_dataset_with_targets_has_one_class():
@@ -57,10 +55,9 @@ def test_bad_targets():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_files_give_back_what_they_got(tmp_path, suffix, labels, shape, dtype):
     y = torch.stack([Y, -Y], 1)
-    columns = (
-        {"columns": ["u", "v"], "target_columns": ["price", "rent"]} if len(shape) == 1 else {}
-    )
-    data = ad.LabeledDataset(X.to(dtype).reshape(6, *shape) / 3, labels, targets=y, **columns)
+    columns = {"columns": ["u", "v"], "target_columns": ["price", "rent"]}
+    options = {"targets": y, **(columns if len(shape) == 1 else {})}
+    data = ad.LabeledDataset(X.to(dtype).reshape(6, *shape) / 3, labels, **options)
     path = data.save(tmp_path / f"data.{suffix}")
     is_table = suffix != "npz"
     names = list(data.target_columns or ("target", "target1"))
@@ -77,9 +74,7 @@ def test_files_give_back_what_they_got(tmp_path, suffix, labels, shape, dtype):
 
 def test_references_name_targets(tmp_path):
     path = tmp_path / "homes.csv"
-    pd.DataFrame({"rooms": [1, 2, 3], "label": [0.5, 1.5, 2.5], "price": [1.25, 2, 3]}).to_csv(
-        path, index=False
-    )
+    path.write_text("rooms,label,price\n1,0.5,1.25\n2,1.5,2\n3,2.5,3\n")
     one = ad.datasets.load(f"csv:{path}?target=price")
     assert one.columns == ("rooms",) and one.targets.flatten().tolist() == [1.25, 2, 3]
     two = ad.datasets.load(f"{path}?target=label,price")
@@ -101,9 +96,8 @@ def test_frames_and_torch():
     x, y = data.numpy()
     assert x.shape == (6, 2) and y.tolist() == Y.tolist()
     pairs = data.to_torch()
-    assert torch.equal(
-        ad.LabeledDataset.from_torch(pairs, targets=True).targets, Y.float().double()[:, None]
-    )
+    found = ad.LabeledDataset.from_torch(pairs, targets=True).targets
+    assert torch.equal(found, Y.float().double()[:, None])
     loader = torch.utils.data.DataLoader(pairs, batch_size=4)
     assert len(ad.LabeledDataset.from_torch(loader, targets=True).targets) == 6
     wide = torch.utils.data.TensorDataset(X, torch.rand(6, 3))

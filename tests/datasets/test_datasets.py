@@ -1,6 +1,4 @@
-"""The generators satisfy their formulas, the embedded sets match their sources, loading is
-repeatable.
-"""
+"""The generators satisfy their formulas, the embedded sets match their sources, loading is repeatable."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import math
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import given, strategies as st
 
 from advect.datasets import gaussians, moons, rings, swiss_roll
@@ -17,13 +16,6 @@ from advect.errors import InputError
 from advect.io.named import digits, mnist
 
 GENERATORS = [gaussians, swiss_roll, moons, rings]
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-# What all generators share
 
 
 @pytest.mark.parametrize("make", GENERATORS)
@@ -47,9 +39,7 @@ def test_a_seed_fixes_the_draw(make):
 def test_counts_differ_by_at_most_one_in_every_prefix(make, classes, extra, share):
     data = make(classes + extra, classes, generator=seeded())
     prefix = data.subset(slice(0, 1 + round(share * (len(data) - 1))))
-    assert data.x.dtype == torch.float32
-    assert len(data) == classes + extra
-    assert data.classes == tuple(range(classes))
+    assert data.x.dtype == torch.float32 and data.classes == tuple(range(classes))
     for part in (data, prefix):
         assert max(part.counts.values()) - min(part.counts.values()) <= 1
 
@@ -72,25 +62,19 @@ def test_bad_arguments(make, arguments, message):
         make(**arguments)
 
 
-# Geometry
-
-
 def test_gaussians_have_the_moments_of_their_formula():
     n, k, separation, spread = 12_000, 4, 5.0, 0.8
     data = gaussians(n, k, separation=separation, spread=spread, generator=seeded())
     for j, part in enumerate(map(data.of_class, data.classes)):
         x = part.x.double()
-        direction = torch.tensor(
-            [math.cos(math.tau * j / k), math.sin(math.tau * j / k)], dtype=torch.float64
-        )
+        angle = math.tau * j / k
+        direction = torch.tensor([math.cos(angle), math.sin(angle)], dtype=torch.float64)
         tangent = torch.stack([-direction[1], direction[0]])
         radial = spread * (j + 1) / (k + 1)
-        expected = radial**2 * torch.outer(direction, direction) + spread**2 * torch.outer(
-            tangent, tangent
-        )
+        expected = radial**2 * torch.outer(direction, direction)
+        expected += spread**2 * torch.outer(tangent, tangent)
         assert (x.mean(0) - separation * direction).norm() < 5 * spread / math.sqrt(len(x))
-        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest
-        # variance
+        # entries of a sample covariance deviate by at most about sqrt(2 / n) of the largest variance
         assert (torch.cov(x.T) - expected).abs().max() < 5 * spread**2 * math.sqrt(2 / len(x))
 
 
@@ -109,12 +93,10 @@ def test_swiss_roll_satisfies_its_equation_and_its_sections_follow_each_other(k)
     t = torch.hypot(x, z)
     torch.testing.assert_close(t * t.cos(), x, atol=1e-4, rtol=0)
     torch.testing.assert_close(t * t.sin(), z, atol=1e-4, rtol=0)
-    assert 0 <= height.min() < 2
-    assert 19 < height.max() < 21
+    assert 0 <= height.min() < 2 and 19 < height.max() < 21
     section = 3 * math.pi / k
     start = 1.5 * math.pi + section * data.y
-    assert bool((t > start - 1e-5).all())
-    assert bool((t < start + section + 1e-5).all())
+    assert bool(((t > start - 1e-5) & (t < start + section + 1e-5)).all())
 
 
 def test_moons_lie_on_their_half_circles():
@@ -143,15 +125,10 @@ def test_noise_has_its_standard_deviation(make):
     torch.testing.assert_close(difference.std(0), torch.full((clean.dim,), 0.3), rtol=0.06, atol=0)
 
 
-# Embedded datasets
-
-
 def test_digits_are_those_of_scikit_learn():
     stored = pytest.importorskip("sklearn.datasets").load_digits()
     data = digits()
-    assert data.sample_shape == (8, 8)
-    assert data.classes == tuple(range(10))
-    assert data.x.dtype == torch.float32
+    assert data.sample_shape == (8, 8) and data.x.dtype == torch.float32
     assert (data.samples.double() * 16 == torch.tensor(stored.images)).all()
     assert data.y.tolist() == stored.target.tolist()
 

@@ -1,12 +1,10 @@
-"""References: how they are read, where datasets with names come from, that a draw reads what it
-should, and what is refused.
+"""References: how they are read, where datasets with names come from, that a draw reads what it should, and what is
+refused.
 
-Nothing here touches the network.
-"""
+Nothing here touches the network."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from pathlib import Path
@@ -18,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from flow_cases import seeded
 
 import advect as ad
 from advect import InputError, LabeledDataset
@@ -49,10 +48,6 @@ def nothing_set(monkeypatch, tmp_path_factory):
     return cache
 
 
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def same(one, other):
     for name in ("x", "y", "weights"):
         assert torch.equal(getattr(one, name), getattr(other, name))
@@ -60,8 +55,6 @@ def same(one, other):
         assert repr(getattr(one, name)) == repr(getattr(other, name))
     assert one.x.dtype == other.x.dtype
 
-
-# Reading a reference
 
 READ: list[tuple[str, str, str, dict[str, Any]]] = [
     ("mnist", "name", "mnist", {}),
@@ -92,9 +85,6 @@ def test_references_are_read(text, kind, path, options):
     assert repr(dict(read.options)) == repr(options)  # 1, 1.0 and True differ
 
 
-# Draws
-
-
 def test_embedded_and_synthetic_draws():
     whole = load("digits")
     drawn = whole.sample(30, balanced=True, generator=seeded(2))
@@ -116,8 +106,6 @@ def test_frames_of_runs(tmp_path):
         found = next(kept for kept in result.trajectory if kept.index == step)
         same(load(f"run:{run}{frame}"), found.dataset)
 
-
-# Names
 
 COUNTS = {
     "mnist": (10000, 5000, 10, (28, 28)),
@@ -152,10 +140,9 @@ def test_real_datasets_by_name(name, monkeypatch):
 
 def small(place, name, value=255):
     place.mkdir(parents=True, exist_ok=True)
-    np.savez(
-        place / f"{name}.npz", x=np.full((2, 2, 2), value, np.uint8), y=[0, 1], classes=["10", "9"]
-    )
-    return place / f"{name}.npz"
+    x, path = np.full((2, 2, 2), value, np.uint8), place / f"{name}.npz"
+    np.savez(path, x=x, y=[0, 1], classes=["10", "9"])
+    return path
 
 
 def test_files_go_before_the_cache_and_that_before_packages(tmp_path, nothing_set, monkeypatch):
@@ -185,9 +172,6 @@ def test_names_say_where_each_would_come_from():
         rows["usps"].ready = True
 
 
-# openml.org
-
-
 class OpenML:
     """Stands in for ``fetch_openml``."""
 
@@ -204,9 +188,8 @@ class OpenML:
 
 def usps(low=-1.0, high=1.0, first=1, rows=9298):
     pixels = np.random.default_rng(0).choice([low, high], (rows, 256))
-    return SimpleNamespace(
-        data=pixels, target=np.array([str(first + i % 10) for i in range(rows)], dtype=object)
-    )
+    labels = [str(first + i % 10) for i in range(rows)]
+    return SimpleNamespace(data=pixels, target=np.array(labels, dtype=object))
 
 
 @pytest.mark.parametrize(("low", "high", "first"), [(-1.0, 1.0, 1), (0.0, 255.0, 0), (0.0, 1.0, 0)])
@@ -231,9 +214,8 @@ def test_colours_come_last(monkeypatch):
     monkeypatch.setitem(named._SETS, "cifar10", images)
     stored = np.zeros((3, 3, 32, 32))
     stored[:, 0], stored[:, 1, 5, 7] = 255, 51
-    OpenML(
-        monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=np.array(["0", "9", "3"]))
-    )
+    labels = np.array(["0", "9", "3"])
+    OpenML(monkeypatch, SimpleNamespace(data=stored.reshape(3, -1), target=labels))
     data = load("cifar10")
     assert data.labels == ["airplane", "truck"] and data.sample_shape == (32, 32, 3)
     assert data.samples[0, 5, 7].tolist() == [1.0, np.float32(51) / np.float32(255), 0.0]
@@ -241,13 +223,8 @@ def test_colours_come_last(monkeypatch):
 
 
 def test_tables_of_openml(monkeypatch, nothing_set):
-    frame = pd.DataFrame(
-        {
-            "u": [1.0, 2.0],
-            "c": ["x", "y"],
-            "class": pd.Categorical(["b", "a"], categories=["b", "a"]),
-        }
-    )
+    names = pd.Categorical(["b", "a"], categories=["b", "a"])
+    frame = pd.DataFrame({"u": [1.0, 2.0], "c": ["x", "y"], "class": names})
     openml = OpenML(monkeypatch, SimpleNamespace(frame=frame, target_names=["class"]))
     data = load("openml:61?categorical=onehot")
     assert data.classes == ("b", "a") and data.columns == ("u", "c=x", "c=y")
@@ -276,19 +253,15 @@ def test_bad_downloads(answer, message, nothing_set, monkeypatch):
     assert not nothing_set.exists()
 
 
-# What is refused
-
 BAD: list[tuple[Any, dict[str, Any], str]] = [
     *((wrong, {}, "a name, a path or a reference") for wrong in (None, "", 3)),
     ("fashion-mnist", {}, "Did you mean 'fashion_mnist'"),
     ("parqet:a.parquet", {}, "Did you mean 'parquet'"),
     ("https://example.org/a.npz", {}, "kind of reference"),
     ("npz:", {}, "followed by"),
-    ("npz:nowhere.npz", {}, "no such file"),
     ("{there}/a.npzz", {}, "Did you mean 'a.npz'"),
     ("{there}/a.npz?rows=3", {}, "option of npz files"),
     ("{there}/a.csv?lable=kind", {}, "Did you mean 'label'"),
-    ("{there}/a.csv", {"split": "test"}, "option of csv files"),
     ("{there}/a.csv?label=label&label=u", {}, "given once"),
     ("{there}/a.csv?header", {}, "key=value"),
     ("{there}/a.csv?n=two", {}, "n must be a number"),
@@ -300,10 +273,8 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("emnist_letters", {}, "Put emnist_letters.npz"),
     ("kmnist", {}, "no network"),
     ("openml:abc", {}, "number"),
-    ("openml:61", {}, "no network"),
     ("toy:gausians", {}, "Did you mean 'gaussians'"),
     ("toy:moons?classes=3", {}, "option of moons"),
-    ("moons?generator=3", {}, "option of moons"),
     ("run:{there}@-1", {}, "no recorded frames"),
     ("run:{there}/run@2", {}, "positions from -2 to 1"),
     ("run:{there}/run@step=3", {}, "no frame of step 3"),
@@ -318,15 +289,10 @@ def there(tmp_path_factory):
     data = LabeledDataset(np.eye(4), ["a", "a", "a", "b"])
     data.save(place / "a.csv")
     data.save(place / "a.npz")
-    ad.flow(
-        data,
-        ad.Potential(ad.norm()),
-        n_steps=5,
-        callbacks=[ad.Recorder(every=5, directory=place / "run")],
-    )
-    for name, record in (("torn", [1]),):
-        (place / name).mkdir()
-        (place / name / "frames.jsonl").write_text(json.dumps(record) + "\n")
+    recorder = ad.Recorder(every=5, directory=place / "run")
+    ad.flow(data, ad.Potential(ad.norm()), n_steps=5, callbacks=[recorder])
+    (place / "torn").mkdir()
+    (place / "torn" / "frames.jsonl").write_text("[1]\n")
     return place
 
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from covering import examples
 from hypothesis import given, strategies as st
+from numpy.testing import assert_allclose
+from torch.testing import assert_close
 
 import advect as ad
 from advect.errors import InputError
@@ -29,11 +31,10 @@ def weighted_covariance(x, weights):
 
 
 def assert_same(a, b, tolerance=1e-12):
-    assert a.counts == b.counts
-    assert a.missing == b.missing
+    assert (a.counts, a.missing) == (b.counts, b.missing)
     assert list(a.weights.values()) == pytest.approx(list(b.weights.values()), rel=1e-13)
-    torch.testing.assert_close(a.means, b.means, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(a.covariances, b.covariances, rtol=tolerance, atol=tolerance)
+    assert_close(a.means, b.means, rtol=tolerance, atol=tolerance)
+    assert_close(a.covariances, b.covariances, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8, -1e8, 1e12])
@@ -48,10 +49,8 @@ def test_weights_batches_and_offsets(offset, weighted, diagonal):
     for code, covariance in enumerate(found.covariances):
         mean, expected = weighted_covariance(x[y == code], weights[y == code])
         expected = (np.diag(expected) if diagonal else expected).astype(float)
-        np.testing.assert_allclose(covariance, expected, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(
-            found.means[code], mean.astype(float), rtol=1e-12 if not offset else 3e-16
-        )
+        assert_allclose(covariance, expected, rtol=1e-12, atol=1e-12)
+        assert_allclose(found.means[code], mean.astype(float), rtol=1e-12 if not offset else 3e-16)
 
 
 def test_whole_numbers_and_lists_keep_their_digits():
@@ -75,21 +74,16 @@ def test_parts_may_be_merged_in_any_order(seed, cuts, order, diagonal):
     whole = ClassStatistics(diagonal=diagonal).update(x, labels, weights)
     parts = []
     for rows in np.split(np.arange(60), sorted(cuts)):
-        part = ClassStatistics(diagonal=diagonal)
-        parts.append(
-            part.update(x[rows], [labels[row] for row in rows], weights[rows])
-            if len(rows)
-            else part
-        )
+        parts.append(ClassStatistics(diagonal=diagonal))
+        if len(rows):
+            parts[-1].update(x[rows], [labels[row] for row in rows], weights[rows])
     while len(parts) > 1:  # a random tree
         a, b = (parts.pop(order.randrange(len(parts))) for _ in range(2))
         parts.append(a.merge(b))
     assert_same(parts[0], whole)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:the divergence is"
-)  # 0 up to rounding between two descriptions of one dataset: it says so
+@pytest.mark.filterwarnings("ignore:the divergence is")  # 0 up to rounding
 @pytest.mark.parametrize("repeated", [False, True])
 def test_laws_are_those_of_a_dataset(repeated):
     # Once: a dataset took equal rows of unequal weight for one sample, the statistics for several.
@@ -98,25 +92,18 @@ def test_laws_are_those_of_a_dataset(repeated):
         x = np.round(x)
     data = ad.LabeledDataset(x, y, weights)
     laws, expected = ClassStatistics().update(x, y, weights).to_gaussians(), data.laws()
-    torch.testing.assert_close(laws.means, expected.means, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(laws.covariances(), expected.covariances(), rtol=1e-10, atol=1e-12)
+    assert_close(laws.means, expected.means, rtol=1e-12, atol=1e-12)
+    assert_close(laws.covariances(), expected.covariances(), rtol=1e-10, atol=1e-12)
     narrow = ClassStatistics(diagonal=True).update(x, y, weights).to_gaussians()
-    torch.testing.assert_close(
-        narrow.covariance.scales(), expected.covariance.scales(), rtol=1e-10, atol=1e-12
-    )
+    assert_close(narrow.covariance.scales(), expected.covariance.scales(), rtol=1e-10, atol=1e-12)
     carried = ad.LabeledDataset(x, y, weights, law=laws)
     assert ad.otdd(carried, data, solver=ad.ExactOT()).value == pytest.approx(0.0, abs=1e-5)
 
 
 def test_labels_are_discovered_and_missing_ones_counted():
-    found = (
-        ClassStatistics()
-        .update([[1.0], [2.0]], ["zebra", None])
-        .update([[3.0], [4.0], [6.0]], [None, "ant", "ant"])
-    )
-    assert found.classes == ("ant", "zebra")
-    assert found.missing == 2
-    assert found.counts == {"ant": 2, "zebra": 1}
+    found = ClassStatistics().update([[1.0], [2.0]], ["zebra", None])
+    found.update([[3.0], [4.0], [6.0]], [None, "ant", "ant"])
+    assert found.counts == {"ant": 2, "zebra": 1} and found.missing == 2
     assert found.covariances.flatten().tolist() == [2.0, 0.0]  # one sample has no spread
     assert ClassStatistics().update([[1.0]], None).missing == 1
 
@@ -125,13 +112,9 @@ def test_labels_are_discovered_and_missing_ones_counted():
 @given(seed=st.integers(0, 10**6), spread=st.floats(0, 40), cut=st.integers(0, 12))
 def test_weights_of_any_size_are_those_of_exact_arithmetic(seed, spread, cut):
     rng = np.random.default_rng(seed)
-    x, weights = (
-        rng.integers(-9, 9, 12).astype(float)[:, None],
-        10.0 ** rng.uniform(-spread, spread, 12),
-    )
-    exact = [
-        (Fraction(point), Fraction(weight)) for point, weight in zip(x[:, 0], weights, strict=True)
-    ]
+    x = rng.integers(-9, 9, 12).astype(float)[:, None]
+    weights = 10.0 ** rng.uniform(-spread, spread, 12)
+    exact = list(zip(map(Fraction, x[:, 0]), map(Fraction, weights), strict=True))
     total = sum(weight for _, weight in exact)
     mean = sum(weight * point for point, weight in exact) / total
     scatter = sum(weight * (point - mean) ** 2 for point, weight in exact)
@@ -147,23 +130,17 @@ def test_weights_of_any_size_are_those_of_exact_arithmetic(seed, spread, cut):
 
 def test_a_class_without_weight_is_that_of_a_dataset():
     # Once the streamed mean was 0, whatever the samples.
-    x, y, weights = (
-        [[5.0], [7.0], [12.0], [1.0], [3.0]],
-        ["a", "a", "a", "b", "b"],
-        [0.0, 0.0, 0.0, 1.0, 0.0],
-    )
+    x, y, weights = [[5.0], [7.0], [12.0], [1.0], [3.0]], list("aaabb"), [0.0, 0.0, 0.0, 1.0, 0.0]
     expected = ad.LabeledDataset(x, y, weights).laws()
     whole, parts = ClassStatistics().update(x, y, weights), ClassStatistics()
     for row in range(5):
         parts = parts.merge(ClassStatistics().update([x[row]], [y[row]], [weights[row]]))
     for found in (whole, parts):
         assert found.means.flatten().tolist() == pytest.approx([8.0, 1.0], rel=1e-15)
-        torch.testing.assert_close(found.means, expected.means, rtol=1e-15, atol=0)
-        torch.testing.assert_close(found.covariances, expected.covariances(), rtol=1e-14, atol=0)
+        assert_close(found.means, expected.means, rtol=1e-15, atol=0)
+        assert_close(found.covariances, expected.covariances(), rtol=1e-14, atol=0)
         assert found.weights == {"a": 0.0, "b": 1.0}
-        found.update(
-            [[2.0], [4.0]], ["a", "a"], [2.0, 2.0]
-        )  # with any weight, rows without are counted only
+        found.update([[2.0], [4.0]], ["a", "a"], [2.0, 2.0])  # rows without weight are counted only
         wanted = (3.0, 2.0, 5)
         assert (found.means[0].item(), found.covariances[0].item(), found.counts["a"]) == wanted
 

@@ -1,6 +1,4 @@
-"""What watches a flow: recorders, checkpoints, stops, metrics, progress; how a flow ends; what is
-on disk meanwhile.
-"""
+"""What watches a flow: recorders, checkpoints, stops, metrics, progress; how a flow ends; what is on disk meanwhile."""
 
 import gc
 import io
@@ -27,10 +25,8 @@ def data():
 
 
 def run(*callbacks, n_steps=5, functional=None, **options):
-    functional = functional or ad.Potential(ad.norm())
-    return ad.flow(
-        data(), functional, **{"integrator": UNIT, **options}, n_steps=n_steps, callbacks=callbacks
-    )
+    options = {"integrator": UNIT, "n_steps": n_steps, "callbacks": callbacks, **options}
+    return ad.flow(data(), functional or ad.Potential(ad.norm()), **options)
 
 
 def stop_at(index):
@@ -58,19 +54,9 @@ class FailsAt(ad.Functional):
         return (0 * rho.x).sqrt().sum() if self.gradient else self.value + 0 * rho.x.sum()
 
 
-# Recorder
-
-
 @pytest.mark.parametrize(
     ("every", "n_steps", "kept"),
-    [
-        (1, 3, [0, 1, 2, 3]),
-        (2, 5, [0, 2, 4, 5]),
-        (2, 4, [0, 2, 4]),
-        (10, 3, [0, 3]),
-        (1, 0, [0]),
-        (7, 0, [0]),
-    ],
+    [(1, 3, [0, 1, 2, 3]), (2, 5, [0, 2, 4, 5]), (2, 4, [0, 2, 4]), (10, 3, [0, 3]), (7, 0, [0])],
 )
 def test_recorder_keeps_every_kth_and_the_last(every, n_steps, kept, tmp_path):
     memory = run(ad.Recorder(every), n_steps=n_steps).trajectory
@@ -95,9 +81,8 @@ def test_recorder_overwrite(tmp_path):
     assert result.trajectory.indices == ad.Trajectory.open(tmp_path).indices == [0, 1, 2]
     assert ad.Trajectory.open(tmp_path)[2].dataset.x.flatten().tolist() == [50.0, 54.0]
     # Once: files of the frames that were overwritten stay behind.
-    assert sorted(path.name for path in (tmp_path / "frames").iterdir()) == [
-        f"{k:06d}.safetensors" for k in range(3)
-    ]
+    names = sorted(path.name for path in (tmp_path / "frames").iterdir())
+    assert names == [f"{k:06d}.safetensors" for k in range(3)]
 
 
 BAD = [
@@ -136,13 +121,10 @@ def held():
 @pytest.mark.slow
 @pytest.mark.parametrize("streamed", [True, False])
 def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
-    """Between two steps no tensor more is held, whatever has been recorded: counted, since what the
-    allocator keeps for later is no concern of ours. Frames that are kept in memory are seen.
-    """
+    """Between two steps no tensor more is held, whatever has been recorded: counted, since what the allocator keeps
+    for later is no concern of ours. Frames that are kept in memory are seen."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    source = ad.LabeledDataset(
-        torch.randn(2000, 50, generator=torch.Generator().manual_seed(0)), torch.arange(2000) % 5
-    )
+    source = ad.LabeledDataset(torch.rand(2000, 50), torch.arange(2000) % 5)
     frame, kept, seen = source.x.numel() * 4, 24, {}
 
     def watch(step):
@@ -164,19 +146,13 @@ def test_memory_stays_flat(streamed, tmp_path, monkeypatch):
     assert others < frame  # curves: some numbers for each step
 
 
-# Checkpoint
-
-
 def test_checkpoints_rotate_and_the_newest_wins(tmp_path):
     seen = []
 
     def look(step):
-        indices = [
-            load_snapshot(tmp_path / name).index
-            for name in CHECKPOINTS
-            if (tmp_path / name).exists()
-        ]
-        seen.append((sorted(indices), load_snapshot(tmp_path).index))
+        paths = [tmp_path / name for name in CHECKPOINTS if (tmp_path / name).exists()]
+        indices = sorted(load_snapshot(path).index for path in paths)
+        seen.append((indices, load_snapshot(tmp_path).index))
 
     run(ad.Checkpoint(tmp_path, every=2), look, n_steps=5)
     assert seen == [([0], 0), ([0], 0), ([0, 2], 2), ([0, 2], 2), ([2, 4], 4), ([2, 4], 4)]
@@ -188,13 +164,6 @@ def test_checkpoint_of_the_last_good_state(tmp_path):
     result = run(ad.Checkpoint(tmp_path, every=100), functional=FailsAt(3), n_steps=9)
     assert result.status == "diverged" and load_snapshot(tmp_path).index == 2
     assert torch.equal(load_snapshot(tmp_path).dataset.x, result.dataset.x)
-
-
-# StopWhen
-
-
-def half_square(x, y):
-    return x.square().sum(1) / 2
 
 
 @pytest.mark.parametrize(
@@ -213,16 +182,6 @@ def test_each_condition_stops(condition, index, message):
     assert len(result.values) == index + 1
 
 
-def test_a_flow_that_has_settled():
-    options = {"functional": ad.Potential(half_square), "integrator": ad.Euler(0.2)}
-    result = run(ad.StopWhen(1e-4), n_steps=500, **options)
-    assert result.status == "stopped" and 10 < result.n_steps < 60
-    assert result.values[-1] < 1e-3 * result.values[0]
-
-
-# Metric
-
-
 def mean(rho):
     return rho.x.mean()
 
@@ -230,38 +189,23 @@ def mean(rho):
 def test_metrics(tmp_path):
     first, second = ad.Metric("mean", mean, every=2, directory=tmp_path), ad.Metric("n", len)
     result = run(first, second, n_steps=3)
-    assert result.metrics == {
-        "mean": [(0, 56.0), (2, 54.0)],
-        "n": [(0, 2.0), (1, 2.0), (2, 2.0), (3, 2.0)],
-    }
+    assert result.metrics == {"mean": [(0, 56.0), (2, 54.0)], "n": [(k, 2.0) for k in range(4)]}
     assert all(type(value) is float for entries in result.metrics.values() for _, value in entries)
-    expected = [
-        {"name": "mean", "index": 0, "value": 56.0},
-        {"name": "mean", "index": 2, "value": 54.0},
-    ]
+    expected = [{"name": "mean", "index": k, "value": 56.0 - k} for k in (0, 2)]
     assert read_lines(tmp_path / "metrics.jsonl") == expected
 
 
 def test_a_resume_keeps_earlier_figures_once(tmp_path):
-    def metrics():
-        return ad.Metric("mean", mean, directory=tmp_path), ad.Metric(
-            "n", len, every=2, directory=tmp_path
-        )
+    def metrics(**options):
+        return ad.Metric("mean", mean, **options), ad.Metric("n", len, every=2, **options)
 
-    run(*metrics(), ad.Checkpoint(tmp_path), n_steps=3)
-    resumed = run(*metrics(), ad.Checkpoint(tmp_path), n_steps=6, resume=tmp_path)
-    assert (
-        resumed.metrics
-        == run(ad.Metric("mean", mean), ad.Metric("n", len, every=2), n_steps=6).metrics
-    )
+    run(*metrics(directory=tmp_path), ad.Checkpoint(tmp_path), n_steps=3)
+    resumed = run(*metrics(directory=tmp_path), n_steps=6, resume=tmp_path)
+    assert resumed.metrics == run(*metrics(), n_steps=6).metrics
     lines = [(line["name"], line["index"]) for line in read_lines(tmp_path / "metrics.jsonl")]
     # Once: the state that a flow resumes from is logged twice.
-    assert sorted(lines) == sorted(
-        [("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)]
-    )
-
-
-# Progress
+    expected = [("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)]
+    assert sorted(lines) == expected
 
 
 class Terminal(io.StringIO):
@@ -284,9 +228,6 @@ def test_progress(monkeypatch):
         text = out.getvalue()
         assert f"{n_steps}/3" in text and f"value {56 - n_steps}" in text
         assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0  # the cursor is back
-
-
-# The loop around them
 
 
 @pytest.mark.parametrize(
@@ -328,12 +269,9 @@ class Witness:
 def test_hooks_and_their_order(tmp_path):
     log = []
     result = run(Witness("a", log), Witness("b", log, stop=1), Witness("c", log, stop=1))
-    steps = [
-        (name, "step", index) for index in (0, 1) for name in "abc"
-    ]  # all see the step that one stops at
-    assert log == [(n, "begin", None) for n in "abc"] + steps + [
-        (n, "end", 1, "stopped") for n in "abc"
-    ]
+    # all see the step that one stops at
+    events = [("begin", None), ("step", 0), ("step", 1), ("end", 1, "stopped")]
+    assert log == [(name, *event) for event in events for name in "abc"]
     assert result.message == "b had enough"
     log.clear()
     run(ad.Checkpoint(tmp_path), n_steps=1)
@@ -360,17 +298,6 @@ def test_status_and_lengths(options, status):
     assert {len(curve) for curve in curves} == {result.n_steps + 1}
 
 
-def test_an_error_in_a_callback_is_not_hidden():
-    def broken(step):
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        run(broken)
-
-
-# Values that are not finite
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("good", [1, 3])
 def test_a_value_that_is_not_finite(value, good):
@@ -395,9 +322,6 @@ def test_a_gradient_that_is_not_finite():
 def test_not_finite_on_the_source(gradient):
     with pytest.raises(ad.InputError, match="not finite on the source.*FailsAt"):
         run(functional=FailsAt(0, gradient=gradient))
-
-
-# Storage
 
 
 def test_a_frame_that_fails_is_not_committed(tmp_path, monkeypatch):

@@ -14,16 +14,17 @@ from advect.flows.snapshots import load_snapshot
 QUICK = [name for name, setup in SETUPS.items() if not setup.data][::3]
 SOURCE = ad.LabeledDataset(draw(6, 3, seed=1), [0, 1] * 3, weights=[1, 2, 3, 4, 5, 6])
 WIDE = torch.float64
+ONE = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
+SQUARE = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+BOWL = ad.Potential(bowl)
 STEEP = ad.Euler(1.5)  # the bowl's curvature is up to about 5: far too large a step
 
 
 def rises(values, dtype):
     """How often a value rises by more than rounding: next to the largest, whose terms may cancel."""
     wide, narrow = (8 * torch.finfo(kind).eps * max(map(abs, values)) for kind in (WIDE, dtype))
-    return sum(
-        after - before > max(wide, min(narrow, 1e-3 * abs(before)))
-        for before, after in pairwise(values)
-    )
+    bounds = [max(wide, min(narrow, 1e-3 * abs(value))) for value in values[:-1]]
+    return sum(b - a > bound for (a, b), bound in zip(pairwise(values), bounds, strict=True))
 
 
 class Counted(ad.Functional):
@@ -61,34 +62,26 @@ def test_ordinary_flows_descend_all_the_way(name):
 
 class TestBacktracking:
     def test_descends_where_fixed_steps_rise(self):
-        fixed = ad.flow(
-            SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=4, control=ad.FixedSteps()
-        )
+        options = {"integrator": STEEP, "n_steps": 4, "control": ad.FixedSteps()}
+        fixed = ad.flow(SOURCE, BOWL, **options)
         assert fixed.status in ("rose", "diverged") and rises(fixed.values, WIDE)
-        held = ad.flow(SOURCE, ad.Potential(bowl), integrator=STEEP, n_steps=60)
+        held = ad.flow(SOURCE, BOWL, integrator=STEEP, n_steps=60)
         assert held.status == "completed" and rises(held.values, WIDE) == 0
         # at rest: a guarantee, not only a value that falls a little
         assert held.speeds[-1] < 1e-3 * held.speeds[0]
 
     def test_armijo_ends_oscillation(self):
-        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is
-        made smaller.
-        """
-        data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
-        square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        """x ← (1 − 1.9999) x falls at every step and gets nowhere; a step that gains too little is made smaller."""
         options = {"integrator": ad.Euler(1.9999), "n_steps": 20}
-        assert ad.flow(data, square, **options).values[-1] < 1e-6
-        assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] > 0.49
+        assert ad.flow(ONE, SQUARE, **options).values[-1] < 1e-6
+        assert ad.flow(ONE, SQUARE, **options, control=ad.FixedSteps()).values[-1] > 0.49
 
     def test_heun_does_not_rest_where_its_velocities_cancel(self):
-        """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing,
-        but its first velocity does.
-        """
-        data = ad.LabeledDataset(torch.ones(1, 1, dtype=torch.float64), ["a"])
-        square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing, but its first
+        velocity does."""
         options = {"integrator": ad.Heun(2.0), "n_steps": 20}
-        assert ad.flow(data, square, **options, control=ad.FixedSteps()).values[-1] == 0.5
-        assert ad.flow(data, square, **options).values[-1] < 1e-3
+        assert ad.flow(ONE, SQUARE, **options, control=ad.FixedSteps()).values[-1] == 0.5
+        assert ad.flow(ONE, SQUARE, **options).values[-1] < 1e-3
 
     @pytest.mark.slow
     def test_nothing_changes_where_nothing_is_rejected(self):
@@ -103,18 +96,15 @@ class TestBacktracking:
         assert torch.equal(runs[0].dataset.x, runs[1].dataset.x)
 
     def test_a_rejected_trial_leaves_no_trace(self):
-        """The functional's memory counts accepted evaluations only; the walk is that of the steps
-        that were made.
-        """
-        energy = Counted(ad.Potential(bowl))
+        """The functional's memory counts accepted evaluations only; the walk is that of the steps that were made."""
+        energy = Counted(BOWL)
         result = ad.flow(SOURCE, energy, integrator=STEEP, n_steps=8)
         assert energy.evaluations > 9 and int(result.state["calls"]) == 9 == len(result.values)
 
     def test_steps_grow_back_to_their_size_and_not_beyond(self):
         source = ad.LabeledDataset(torch.full((1, 1), 3.0, dtype=torch.float64), ["a"])
-        quartic = ad.Potential(
-            lambda x, y: x.pow(4).sum(1) / 4
-        )  # steep where it begins, flat where it ends
+        # steep where it begins, flat where it ends
+        quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)
         walk = list(islice(ad.iterate(source, quartic, integrator=ad.Euler(0.5)), 40))
         scales = [step.snapshot.control["scale"] for step in walk]
         assert min(scales) < 0.5 and scales[-1] == 1.0 == max(scales)
@@ -130,8 +120,8 @@ class TestBacktracking:
     @pytest.mark.parametrize("integrator", [ad.Momentum(0.8), ad.Adam(1.0), ad.Adagrad(6.0)])
     def test_memories_restart_at_a_rejection(self, integrator):
         options = {"integrator": integrator, "n_steps": 30}
-        assert rises(ad.flow(SOURCE, ad.Potential(bowl), **options).values, WIDE)
-        result = ad.flow(SOURCE, ad.Potential(bowl), **options, control=ad.Backtracking())
+        assert rises(ad.flow(SOURCE, BOWL, **options).values, WIDE)
+        result = ad.flow(SOURCE, BOWL, **options, control=ad.Backtracking())
         assert result.status == "completed" and rises(result.values, WIDE) == 0
 
     def test_stalled(self):
@@ -142,7 +132,7 @@ class TestBacktracking:
             def velocity(self, rho, gradient):
                 return {"x": gradient["x"]}
 
-        result = ad.flow(SOURCE, ad.Potential(bowl), dynamics=Uphill(), n_steps=5)
+        result = ad.flow(SOURCE, BOWL, dynamics=Uphill(), n_steps=5)
         assert result.status == "stalled" and result.n_steps == 0 and "smaller" in result.message
         assert torch.equal(result.dataset.x, SOURCE.x)
 
@@ -173,99 +163,81 @@ class TestSeam:
             def displace(self, velocity, state, step, generator):
                 return {name: 0.05 * v for name, v in velocity.items()}, state
 
-        ours = states(SOURCE, ad.Potential(bowl), 5, integrator=Plain())[-1].dataset.x
-        assert torch.equal(
-            ours, states(SOURCE, ad.Potential(bowl), 5, integrator=ad.Euler(0.05))[-1].dataset.x
-        )
+        runs = (states(SOURCE, BOWL, 5, integrator=each) for each in (Plain(), ad.Euler(0.05)))
+        own, expected = (run[-1].dataset.x for run in runs)
+        assert torch.equal(own, expected)
 
     @pytest.mark.slow
     def test_heun_is_of_second_order(self):
         def after(step_size, control):
-            n = round(0.4 / step_size)
-            return states(
-                SOURCE, ad.Potential(bowl), n, integrator=ad.Heun(step_size), control=control
-            )[-1].dataset.x
+            options = {"integrator": ad.Heun(step_size), "control": control}
+            return states(SOURCE, BOWL, round(0.4 / step_size), **options)[-1].dataset.x
 
         exact = after(0.4 / 1024, ad.FixedSteps())
         for control in (ad.FixedSteps(), ad.Backtracking()):
-            errors = [
-                float((after(size, control) - exact).norm()) for size in (0.05, 0.025, 0.0125)
-            ]
+            ends = [after(size, control) for size in (0.05, 0.025, 0.0125)]
+            errors = [float((end - exact).norm()) for end in ends]
             assert 3.4 < errors[0] / errors[1] < 5.0 and 3.4 < errors[1] / errors[2] < 5.0
 
 
+@pytest.fixture
+def run(tmp_path):
+    """A flow that keeps checkpoints of all steps; or resumes from there."""
+
+    def run(n_steps, integrator, functional=BOWL, resume=False):
+        options = {"integrator": integrator, "resume": tmp_path if resume else None}
+        callbacks = [ad.Checkpoint(tmp_path, every=1)]
+        return ad.flow(SOURCE, functional, n_steps=n_steps, callbacks=callbacks, **options)
+
+    return run
+
+
 class TestResume:
-    def test_the_size_of_steps_is_kept(self, tmp_path):
-        """Interrupted where steps have been made smaller: the rest is bit for bit, in the same
-        number of evaluations.
-        """
-
-        def run(n_steps, resume=None):
-            energy = Counted(ad.Potential(bowl))
-            callbacks = [ad.Checkpoint(tmp_path, every=1)]
-            options = {"integrator": STEEP, "callbacks": callbacks, "resume": resume}
-            return ad.flow(SOURCE, energy, n_steps=n_steps, **options), energy
-
-        whole, all_of_it = run(12)
-        _, first = run(5)
+    def test_the_size_of_steps_is_kept(self, run, tmp_path):
+        """Interrupted where steps have been made smaller: the rest is bit for bit, in as many evaluations."""
+        whole_energy, first, rest = (Counted(BOWL) for _ in range(3))
+        whole = run(12, STEEP, whole_energy)
+        run(5, STEEP, first)
         assert load_snapshot(tmp_path).control["scale"] < 1
-        resumed, rest = run(12, resume=tmp_path)
+        resumed = run(12, STEEP, rest, resume=True)
         assert resumed.values == whole.values and torch.equal(resumed.dataset.x, whole.dataset.x)
         # the state of the checkpoint, once more
-        assert first.evaluations + rest.evaluations == all_of_it.evaluations + 1
+        assert first.evaluations + rest.evaluations == whole_energy.evaluations + 1
 
-    def test_the_best_state_is_kept(self, tmp_path):
-        def run(n_steps, resume=None):
-            options = {
-                "integrator": ad.Momentum(0.15),
-                "callbacks": [ad.Checkpoint(tmp_path, every=1)],
-            }
-            return ad.flow(SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options)
-
-        whole = run(12)
+    def test_the_best_state_is_kept(self, run, tmp_path):
+        integrator = ad.Momentum(0.15)
+        whole = run(12, integrator)
         assert whole.status == "rose" and whole.best.index == 8
-        assert (
-            whole.best.value == min(whole.values) == ad.Potential(bowl)(whole.best.dataset).item()
-        )
-        run(10)
+        assert whole.best.value == min(whole.values) == BOWL(whole.best.dataset).item()
+        run(10, integrator)
         assert load_snapshot(tmp_path).index == 10
-        resumed = run(12, resume=tmp_path)
+        resumed = run(12, integrator, resume=True)
         assert resumed.best.index == 8 and torch.equal(resumed.best.dataset.x, whole.best.dataset.x)
 
-    def test_noise_without_a_generator_resumes(self, tmp_path):
+    def test_noise_without_a_generator_resumes(self, run):
         """Once: drawn from torch's own generator, whose state no checkpoint held."""
-
-        def run(n_steps, resume=None):
-            options = {
-                "integrator": ad.EulerMaruyama(0.05),
-                "callbacks": [ad.Checkpoint(tmp_path, every=1)],
-            }
-            return ad.flow(
-                SOURCE, ad.Potential(bowl), n_steps=n_steps, resume=resume, **options
-            ).dataset.x
-
+        integrator = ad.EulerMaruyama(0.05)
         torch.manual_seed(3)
-        whole = run(6)
+        whole = run(6, integrator).dataset.x
         torch.manual_seed(3)
-        run(3)
+        run(3, integrator)
         torch.manual_seed(99)
-        assert torch.equal(run(6, resume=tmp_path), whole)
-        assert not torch.equal(run(6), whole)
+        assert torch.equal(run(6, integrator, resume=True).dataset.x, whole)
+        assert not torch.equal(run(6, integrator).dataset.x, whole)
 
 
-def blobs(n=60, shift=0.0, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.arange(n) % 3
+def shifted_blobs():
+    """Three classes, and the same at another place."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(60) % 3
     centres = 3 * torch.randn(3, 2, generator=generator)
-    return ad.LabeledDataset(
-        centres[y] + torch.randn(n, 2, generator=generator) + shift, y.tolist()
-    )
+    source = ad.LabeledDataset(centres[y] + torch.randn(60, 2, generator=generator), y.tolist())
+    return source, source.replace(x=source.x + 4)
 
 
 class TestNearTheTarget:
-    """Where little is left of the energy, a fixed tolerance would show values, and follow
-    velocities, of its own error.
-    """
+    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own
+    error."""
 
     @staticmethod
     def exact(result, target):
@@ -276,15 +248,13 @@ class TestNearTheTarget:
     @pytest.mark.slow
     @pytest.mark.parametrize(("step_size", "n_steps"), [(0.1, 70), (0.5, 9)])
     def test_the_value_is_the_energy(self, step_size, n_steps):
-        source = blobs()
-        target = source.replace(x=source.x + 4)
+        source, target = shifted_blobs()
         result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(step_size), n_steps=n_steps)
         assert result.values[-1] < 1e-4 * result.values[0]
         assert result.values[-1] == pytest.approx(self.exact(result, target).energy, rel=0.05)
 
     def test_velocities_are_those_of_the_energy(self):
-        source = blobs()
-        target = source.replace(x=source.x + 4)
+        source, target = shifted_blobs()
         steps = ad.iterate(source, ad.OTDD(target), integrator=ad.Euler(0.5))
         step = next(step for step in steps if step.index == 5)
         x = step.dataset.x.double().requires_grad_()
@@ -296,8 +266,7 @@ class TestNearTheTarget:
 
     @pytest.mark.slow
     def test_a_sharpened_solver_resumes_bit_for_bit(self, tmp_path):
-        source = blobs()
-        target = source.replace(x=source.x + 4)
+        source, target = shifted_blobs()
         options = {"integrator": ad.Euler(0.4)}
         whole = ad.flow(source, ad.OTDD(target), n_steps=20, **options)
         callbacks = [ad.Checkpoint(tmp_path)]

@@ -57,9 +57,8 @@ def test_a_flow_that_is_resumed_is_the_same_to_the_bit(tmp_path, dynamics):
     a, b = table(15, 0), table(12, 1, 1.0)
     energy = ad.OTDD(b, cost=ad.GroundCost(label=ad.TargetValues()))
     options = {"dynamics": dynamics, "integrator": ad.Adam(0.1)}
-    whole = ad.flow(
-        a, energy, n_steps=6, callbacks=[ad.Recorder(every=3, directory=tmp_path)], **options
-    )
+    recorder = ad.Recorder(every=3, directory=tmp_path)
+    whole = ad.flow(a, energy, n_steps=6, callbacks=[recorder], **options)
     ad.flow(a, energy, n_steps=3, callbacks=[ad.Checkpoint(tmp_path / "c", every=3)], **options)
     again = ad.flow(a, energy, n_steps=6, resume=tmp_path / "c", **options)
     assert torch.equal(whole.dataset.x, again.dataset.x)
@@ -70,10 +69,9 @@ def test_a_flow_that_is_resumed_is_the_same_to_the_bit(tmp_path, dynamics):
 
 def test_solvers_blocks_and_parts():
     a, b = table(40, 0), table(30, 1, 1.0)
-    whole = ad.otdd(a, b, solver=ad.Sinkhorn(epsilon=0.5)).value
-    assert ad.otdd(
-        a, b, solver=ad.Sinkhorn(epsilon=0.5), memory_limit=40_000
-    ).value == pytest.approx(whole, rel=1e-6)
+    solver = ad.Sinkhorn(epsilon=0.5)
+    whole, parts = (ad.otdd(a, b, solver=solver, memory_limit=n) for n in (None, 40_000))
+    assert parts.value == pytest.approx(whole.value, rel=1e-6)
     energy = ad.OTDD(b, solver=ad.MiniBatch(size=20))
     result = ad.flow(a, energy, dynamics=ad.JointTargets(), n_steps=3)
     assert torch.isfinite(result.dataset.targets).all()

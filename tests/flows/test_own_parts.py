@@ -23,10 +23,7 @@ class Given(ad.Functional):
 
 @pytest.mark.parametrize(
     ("value", "got"),
-    [
-        (lambda rho: rho.x.square().sum(1), r"\(3,\)"),
-        (lambda rho: rho.x.sum().item(), "float"),
-    ],
+    [(lambda rho: rho.x.square().sum(1), r"\(3,\)"), (lambda rho: rho.x.sum().item(), "float")],
 )
 def test_a_functional_that_is_no_single_number(value, got):
     class Own(ad.Functional):
@@ -99,9 +96,8 @@ class TestKeyErrorsOfResumedFlows:
 
 class TestSharedGenerators:
     def walk(self, generator, start=None):
-        return ad.iterate(
-            DATA, BOWL, integrator=ad.EulerMaruyama(0.1), generator=generator, start=start
-        )
+        options = {"integrator": ad.EulerMaruyama(0.1), "generator": generator}
+        return ad.iterate(DATA, BOWL, start=start, **options)
 
     def test_a_resumed_walk_does_not_turn_back_another(self):
         alone = [step.dataset.x for step in islice(self.walk(torch.Generator().manual_seed(0)), 6)]

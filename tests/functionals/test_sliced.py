@@ -7,29 +7,18 @@ import ot as pot
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.functionals import SlicedOTDD, sliced, sliced_otdd
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
     y = torch.arange(n) % k
-    x = (
-        torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
-        + 2 * y[:, None]
-        + shift
-    )
-    weights = (
-        torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1
-        if weighted
-        else None
-    )
-    return ad.LabeledDataset(x, y, weights=weights)
+    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
+    drawn = torch.rand(n, generator=seeded(seed + 50), dtype=torch.float64) + 0.1
+    return ad.LabeledDataset(x + 2 * y[:, None] + shift, y, weights=drawn if weighted else None)
 
 
 class TestOneDimension:
@@ -42,10 +31,8 @@ class TestOneDimension:
     )
     def test_against_pot(self, sizes, seed, weighted, ties):
         """On a line both directions say the same, and without labels it is transport of features."""
-        a, b = (
-            labeled(n, seed + side, d=1, k=1, shift=side, weighted=weighted)
-            for side, n in enumerate(sizes)
-        )
+        options = {"d": 1, "k": 1, "weighted": weighted}
+        a, b = (labeled(n, seed + side, shift=side, **options) for side, n in enumerate(sizes))
         a = a.replace(x=a.x.round()) if ties else a
         arrays = (part.numpy().flatten() for part in (a.x, b.x, a.weights, b.weights))
         found = sliced_otdd(a, b, 3, label_weight=0)
@@ -66,7 +53,7 @@ class TestValue:
         """Samples move by |v|, label laws too: |v| √(1 + w). The control variate is all of it."""
         a = labeled(90, d=4)
         v = torch.tensor([3.0, 0.0, -4.0, 1.0], dtype=torch.float64)
-        found = sliced_otdd(a, a.replace(x=a.x + v), 60, label_weight=weight, generator=generator())
+        found = sliced_otdd(a, a.replace(x=a.x + v), 60, label_weight=weight, generator=seeded())
         assert found.value == pytest.approx(float(v.norm()) * math.sqrt(1 + weight), rel=1e-9)
         assert found.standard_error < 1e-9
 
@@ -74,8 +61,8 @@ class TestValue:
     def test_against_loops(self, weighted):
         """The definition, line by line and sample by sample; few lines have no control variate."""
         a, b = labeled(9, weighted=weighted), labeled(7, 3, k=2, shift=0.5, weighted=weighted)
-        energy = sliced_otdd(a, b, 6, label_weight=2.5, generator=generator(2)).energy
-        draw = generator(2)
+        energy = sliced_otdd(a, b, 6, label_weight=2.5, generator=seeded(2)).energy
+        draw = seeded(2)
         theta, psi = (torch.randn(3, 6, generator=draw, dtype=torch.float64) for _ in range(2))
         theta, psi = (part / part.norm(dim=0) for part in (theta, psi))
         total = 0.0
@@ -101,49 +88,43 @@ class TestValue:
     @pytest.mark.parametrize("weight", [0.0, 1.0])
     def test_at_most_the_exact_distance(self, n, m, weighted, weight):
         for seed in range(3):
-            a, b = (
-                labeled(n, seed, weighted=weighted),
-                labeled(m, seed + 9, shift=1.0, k=2, weighted=weighted),
-            )
+            a = labeled(n, seed, weighted=weighted)
+            b = labeled(m, seed + 9, shift=1.0, k=2, weighted=weighted)
             exact = ad.otdd(a, b, cost=ad.GroundCost(label_weight=weight), solver=ad.ExactOT())
-            distance = sliced_otdd(a, b, 4000, label_weight=weight, generator=generator(seed))
+            distance = sliced_otdd(a, b, 4000, label_weight=weight, generator=seeded(seed))
             assert 0.3 * exact.energy < distance.energy < exact.energy + 3 * distance.standard_error
 
     def test_zero_from_itself_in_any_order(self):
         a = labeled(50, weighted=True)
-        order = torch.randperm(50, generator=generator())
+        order = torch.randperm(50, generator=seeded())
         for other in (a, a.subset(order)):
             assert sliced_otdd(a, other, 20).energy == pytest.approx(0, abs=1e-12)
 
     def test_sees_labels_where_features_agree(self):
         """The same points with labels that split them another way."""
-        x = torch.randn(200, 2, generator=generator(), dtype=torch.float64)
-        a, b = (
-            ad.LabeledDataset(x, (x[:, 0] > 0).long()),
-            ad.LabeledDataset(x, (x[:, 1] > 0).long()),
-        )
+        x = torch.randn(200, 2, generator=seeded(), dtype=torch.float64)
+        a, b = (ad.LabeledDataset(x, (x[:, axis] > 0).long()) for axis in (0, 1))
         assert sliced_otdd(a, b, 50, label_weight=0).energy == pytest.approx(0, abs=1e-20)
         assert sliced_otdd(a, b, 50).energy > 0.05
 
     def test_groups_of_projections_do_not_matter(self, monkeypatch):
         a, b = labeled(50, weighted=True), labeled(41, 3)
-        whole = sliced_otdd(a, b, 30, generator=generator())
+        whole = sliced_otdd(a, b, 30, generator=seeded())
         monkeypatch.setattr(sliced, "ENTRIES", 300)
-        assert sliced_otdd(a, b, 30, generator=generator()).energy == pytest.approx(
-            whole.energy, rel=1e-12
-        )
+        parts = sliced_otdd(a, b, 30, generator=seeded())
+        assert parts.energy == pytest.approx(whole.energy, rel=1e-12)
 
     def test_misuse(self):
-        with pytest.raises(ad.InputError, match="one feature space"):
-            sliced_otdd(labeled(9), labeled(9, d=2))
-        with pytest.raises(ad.InputError, match="n_projections"):
-            sliced_otdd(labeled(9), labeled(9), 0)
-        with pytest.raises(ad.InputError, match="needs a label"):
-            sliced_otdd(ad.LabeledDataset([[0.0]]), ad.LabeledDataset([[1.0]]))
-        with pytest.raises(ad.InputError, match="LabeledDataset"):
-            SlicedOTDD([[1.0]])
-        with pytest.raises(ad.InputError, match="standardize"):
-            sliced_otdd(*(data.replace(x=1e200 * data.x) for data in (labeled(9), labeled(9, 1))))
+        huge = [data.replace(x=1e200 * data.x) for data in (labeled(9), labeled(9, 1))]
+        for call, keyword in {
+            lambda: sliced_otdd(labeled(9), labeled(9, d=2)): "one feature space",
+            lambda: sliced_otdd(labeled(9), labeled(9), 0): "n_projections",
+            lambda: sliced_otdd(*[ad.LabeledDataset([[0.0]])] * 2): "needs a label",
+            lambda: SlicedOTDD([[1.0]]): "LabeledDataset",
+            lambda: sliced_otdd(*huge): "standardize",
+        }.items():
+            with pytest.raises(ad.InputError, match=keyword):
+                call()
 
 
 class TestControl:
@@ -152,29 +133,25 @@ class TestControl:
         a, b = labeled(12), labeled(15, 1, shift=1.0)
         a = a.replace(law=labeled(30, 5).laws()) if own_laws else a
         lines = sliced._Slices(40_000, 2.0)
-        plain = lines.energies(a, b, generator())
-        better = lines.energies(a, b, generator(), reduce_noise=True)
+        plain = lines.energies(a, b, seeded())
+        better = lines.energies(a, b, seeded(), reduce_noise=True)
         gap = better - plain
         assert abs(float(gap.mean())) < 4 * float(gap.std()) / 200
         assert float(better.var()) < 0.5 * float(plain.var())
         few = sliced._Slices(20, 2.0)
-        assert torch.equal(
-            few.energies(a, b, generator()), few.energies(a, b, generator(), reduce_noise=True)
-        )
+        reduced = few.energies(a, b, seeded(), reduce_noise=True)
+        assert torch.equal(few.energies(a, b, seeded()), reduced)
 
 
 class TestGradient:
-    @pytest.mark.parametrize("dynamics", ["fd", "jd-fl", "jd-diagonal"])
+    DYNAMICS = ad.FeatureDriven(), ad.JointFixedLabels(), ad.JointFixedLabels(laws="diagonal")
+
+    @pytest.mark.parametrize("how", DYNAMICS, ids=repr)
     @pytest.mark.parametrize("sizes", [(24, 24, False), (24, 31, True)], ids=["even", "uneven"])
-    def test_finite_differences(self, dynamics, sizes, monkeypatch):
+    def test_finite_differences(self, how, sizes, monkeypatch):
         n, m, weighted = sizes
         rho, target = labeled(n, weighted=weighted), labeled(m, 4, shift=1.0, weighted=weighted)
         monkeypatch.setattr(sliced, "ENTRIES", 6 * (n + m))  # several groups
-        how = {
-            "fd": ad.FeatureDriven(),
-            "jd-fl": ad.JointFixedLabels(),
-            "jd-diagonal": ad.JointFixedLabels(laws="diagonal"),
-        }[dynamics]
         rho = how.start(rho)
         energy = SlicedOTDD(target, 20)
 
@@ -184,14 +161,12 @@ class TestGradient:
         leaves = {name: part.clone().requires_grad_() for name, part in how.parameters(rho).items()}
         gradients = torch.autograd.grad(value(leaves), list(leaves.values()))
         for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
-            direction = torch.randn(leaf.shape, generator=generator(7), dtype=torch.float64)
+            direction = torch.randn(leaf.shape, generator=seeded(7), dtype=torch.float64)
             if name == "covariance" and leaf.ndim == 3:
                 direction = (direction + direction.mT) / 2
-            h = 1e-6
-            moved = [
-                value({**leaves, name: (leaf + s * h * direction).detach()}).item() for s in (1, -1)
-            ]
-            slope = (moved[0] - moved[1]) / (2 * h)
+            places = ((leaf + step * direction).detach() for step in (1e-6, -1e-6))
+            plus, minus = (value({**leaves, name: place}).item() for place in places)
+            slope = (plus - minus) / 2e-6
             got = float((gradient * direction).sum())
             assert got == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 
@@ -222,12 +197,8 @@ class TestFlow:
 
     def test_resumes_bit_for_bit(self, tmp_path):
         source, target = labeled(40), labeled(35, 6, shift=3.0)
-        whole = ad.flow(source, SlicedOTDD(target, 10), n_steps=4)
-        ad.flow(
-            source,
-            SlicedOTDD(target, 10),
-            n_steps=2,
-            callbacks=[ad.Checkpoint(tmp_path / "run", every=1)],
-        )
-        again = ad.flow(source, SlicedOTDD(target, 10), n_steps=4, resume=tmp_path / "run")
+        energy = SlicedOTDD(target, 10)
+        whole = ad.flow(source, energy, n_steps=4)
+        ad.flow(source, energy, n_steps=2, callbacks=[ad.Checkpoint(tmp_path, every=1)])
+        again = ad.flow(source, energy, n_steps=4, resume=tmp_path)
         assert torch.equal(again.dataset.x, whole.dataset.x)

@@ -1,6 +1,4 @@
-"""The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium,
-aggregation, order.
-"""
+"""The flows against closed forms: contraction, Gaussian paths, Langevin, heat, porous medium, aggregation, order."""
 
 import math
 from itertools import pairwise
@@ -9,7 +7,10 @@ import numpy as np
 import pytest
 import torch
 from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, states
+from numpy.testing import assert_allclose
+from oracles import optimal_matrix
 from scipy.stats import norm as gaussian
+from torch.testing import assert_close
 
 import advect as ad
 from advect.functionals.interaction import Radial
@@ -30,24 +31,10 @@ def covariance(data):
     return centred.T @ centred / len(data)
 
 
-def root(matrix):
-    values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.clamp_min(0).sqrt()) @ vectors.T
-
-
-def transport_matrix(a, b):
-    """The matrix of the optimal map from N(0, a) to N(0, b): a^(−½) (a^½ b a^½)^½ a^(−½)."""
-    half = root(a)
-    inverse = torch.linalg.inv(half)
-    return inverse @ root(half @ b @ half) @ inverse
-
-
 class TestContraction:
-    """A step of size τ on ½W₂² moves each particle by τ (T(x) − x). The plan stays optimal along
-    the geodesic, so the distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative
-    tolerance 1e-9: the costs are made by a matrix product with an absolute error near 1e-15, and
-    the energies compared stay above 1e-4 of the first.
-    """
+    """A step of size τ on ½W₂² moves each particle by τ (T(x) − x). The plan stays optimal along the geodesic, so the
+    distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative tolerance 1e-9: the costs are made by a
+    matrix product with an absolute error near 1e-15, and the energies compared stay above 1e-4 of the first."""
 
     @staticmethod
     def steps(tau):
@@ -56,11 +43,13 @@ class TestContraction:
     def check(self, source, target, tau, rest=0.0):
         energy = ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.ExactOT())
         run = states(source, energy, self.steps(tau), integrator=ad.Euler(tau))
-        first = run[0].value - rest
+        self.check_values(run, tau, rest)
+
+    @staticmethod
+    def check_values(run, tau, rest=0.0):
         for step in run:
-            assert step.value - rest == pytest.approx(
-                (1 - tau) ** (2 * step.index) * first, rel=1e-9
-            )
+            expected = (1 - tau) ** (2 * step.index) * (run[0].value - rest)
+            assert step.value - rest == pytest.approx(expected, rel=1e-9)
 
     @pytest.mark.parametrize("tau", [0.01, 0.1, 0.35, 0.5, 0.9])
     @pytest.mark.parametrize("dim", [1, 2, 7])
@@ -69,50 +58,41 @@ class TestContraction:
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_unequal_weights_matched_one_to_one(self, tau):
-        """On the line the optimal plan is monotone: sorted points with the same weights in order
-        are matched one to one.
-        """
+        """On the line the optimal plan is monotone: sorted points with the same weights in order are matched one to
+        one."""
         weights = 0.1 + draw(15, seed=3).abs()
         x, y = draw(15, seed=4).sort().values, 5 + draw(15, seed=5).sort().values
         self.check(cloud(x, weights=weights), cloud(y, weights=weights), tau)
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_split_masses_contract_to_the_barycentres(self, tau):
-        """With twice as many target points each particle feeds two of them, T(x) is their middle,
-        and what cannot be transported away is the spread of each pair: F_k − F_∞ = (1 − τ)^(2k)
-        (F_0 − F_∞). On the line the middles are in the order of the particles, so the plan stays
-        optimal.
-        """
+        """With twice as many target points each particle feeds two of them, T(x) is their middle, and what cannot be
+        transported away is the spread of each pair: F_k − F_∞ = (1 − τ)^(2k) (F_0 − F_∞). On the line the middles
+        are in the order of the particles, so the plan stays optimal."""
         y = draw(30, seed=6).sort().values
         rest = float(((y[1::2] - y[::2]) / 2).square().mean() / 2)
         self.check(cloud(3 + draw(15, seed=7)), cloud(y), tau, rest)
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_detached_laws_under_an_affine_map(self, tau):
-        """fd with Bures, one class: if y = A x + b with A symmetric positive, the estimated laws
-        follow the Gaussian geodesic of the same map, so the label part shrinks by (1 − τ)² as well,
-        and with it the whole energy.
-        """
+        """fd with Bures, one class: if y = A x + b with A symmetric positive, the estimated laws follow the Gaussian
+        geodesic of the same map, so the label part shrinks by (1 − τ)² as well, and with it the whole energy."""
         x = draw(25, 2, seed=8)
         matrix = torch.tensor([[2.0, 0.6], [0.6, 0.8]], dtype=torch.float64)
         energy = ad.OTDD(cloud(x @ matrix + 4), cost=EXACT_LAWS, solver=ad.ExactOT())
         run = states(cloud(x), energy, self.steps(tau), dynamics=DETACHED, integrator=ad.Euler(tau))
-        for step in run:
-            assert step.value == pytest.approx(
-                (1 - tau) ** (2 * step.index) * run[0].value, rel=1e-9
-            )
+        self.check_values(run, tau)
 
 
 class TestGaussianPath:
     @pytest.mark.parametrize("tau", [0.1, 0.4])
     def test_affine_image(self, tau):
-        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence
-        the optimal map, and
+        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence the optimal map,
+        and
 
             x_k = ((1 − (1 − τ)^k) A + (1 − τ)^k I) x_0 ,     Σ_k = M_k Σ_0 M_k .
 
-        1e-12 relative: a few roundings each step.
-        """
+        1e-12 relative: a few roundings each step."""
         x = draw(200, 2, seed=1) @ torch.tensor([[1.0, 0.4], [0.0, 0.5]], dtype=torch.float64)
         matrix = torch.tensor([[0.7, -0.5], [-0.5, 2.0]], dtype=torch.float64)
         shuffled = (x @ matrix)[torch.randperm(200, generator=torch.Generator().manual_seed(2))]
@@ -120,16 +100,14 @@ class TestGaussianPath:
         for step in states(cloud(x), energy, 8, integrator=ad.Euler(tau)):
             left = (1 - tau) ** step.index
             path = (1 - left) * matrix + left * torch.eye(2, dtype=torch.float64)
-            torch.testing.assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
-            torch.testing.assert_close(
-                covariance(step.dataset), path @ covariance(cloud(x)) @ path, rtol=1e-12, atol=1e-12
-            )
+            assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
+            expected = path @ covariance(cloud(x)) @ path
+            assert_close(covariance(step.dataset), expected, rtol=1e-12, atol=1e-12)
 
 
 def two_classes(dim, seed, stretch):
-    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one;
-    covariances well conditioned.
-    """
+    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one; covariances well
+    conditioned."""
     low = draw(12, dim, seed=seed) * stretch
     high = draw(24, dim, seed=seed + 1) * torch.linspace(0.5, 1.5, dim, dtype=torch.float64) + 40
     mixed = torch.cat([low, high]) @ (
@@ -139,10 +117,9 @@ def two_classes(dim, seed, stretch):
 
 
 class TestLawMotion:
-    """jd-fl, exact transport, classes matched one to one: each law descends ½W₂² to its own target
-    law with mass 1, whatever the mass of its class. Tolerances 1e-10: roots of well-conditioned
-    matrices (condition below 100) cost about 1e-13.
-    """
+    """jd-fl, exact transport, classes matched one to one: each law descends ½W₂² to its own target law with mass 1,
+    whatever the mass of its class. Tolerances 1e-10: roots of well-conditioned matrices (condition below 100) cost
+    about 1e-13."""
 
     def run(self, motion, dim=2, tau=0.2, n_steps=6, label=None):
         source, target = two_classes(dim, 1, 1.0), two_classes(dim, 5, 2.0)
@@ -153,26 +130,24 @@ class TestLawMotion:
     @pytest.mark.parametrize("tau", [0.05, 0.3])
     @pytest.mark.parametrize("motion", ["bures", "factored"])
     def test_covariances_follow_the_geodesic(self, motion, tau):
-        """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 −
-        τ)^k; means go straight.
-        """
+        """A step is S ← ((1 − τ) I + τ T) S ((1 − τ) I + τ T); k steps are the geodesic at 1 − (1 − τ)^k; means go
+        straight."""
         target, run = self.run(motion, tau=tau)
         start, one = run[0].dataset.laws(), torch.eye(2, dtype=torch.float64)
         for before, step in pairwise(run):
             left = (1 - tau) ** step.index
             laws = step.dataset.laws()
             means = target.means + left * (start.means - target.means)
-            torch.testing.assert_close(laws.means, means, rtol=1e-10, atol=1e-10)
+            assert_close(laws.means, means, rtol=1e-10, atol=1e-10)
             for k in range(2):
                 goal = target.covariances()[k]
                 for origin, share in (
                     (before.dataset.laws().covariances()[k], tau),
                     (start.covariances()[k], 1 - left),
                 ):
-                    path = (1 - share) * one + share * transport_matrix(origin, goal)
-                    torch.testing.assert_close(
-                        laws.covariances()[k], path @ origin @ path, rtol=1e-10, atol=1e-10
-                    )
+                    path = (1 - share) * one + share * optimal_matrix(origin, goal)
+                    expected = path @ origin @ path
+                    assert_close(laws.covariances()[k], expected, rtol=1e-10, atol=1e-10)
 
     @pytest.mark.parametrize("tau", [0.1, 0.7])
     def test_diagonal_deviations_go_straight(self, tau):
@@ -181,34 +156,25 @@ class TestLawMotion:
         goal, start = target.covariance.scales(), run[0].dataset.laws().covariance.scales()
         for step in run:
             expected = goal + (1 - tau) ** step.index * (start - goal)
-            torch.testing.assert_close(
-                step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12
-            )
+            assert_close(step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12)
 
     def test_euclidean_projects_what_would_turn_negative(self):
-        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue,
-        and 0 is the least.
-        """
+        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue, and 0 is the
+        least."""
         source = cloud(draw(30, 2, seed=1) * torch.tensor([1.0, 0.1], dtype=torch.float64))
         target = cloud(torch.zeros(30, 2))
         options = {"dynamics": ad.JointFixedLabels("euclidean"), "integrator": ad.Euler(0.5)}
         run = states(source, ad.OTDD(target, solver=ad.ExactOT()), 8, **options)
-        first, second = (
-            torch.linalg.eigvalsh(step.dataset.laws().covariances()[0]) for step in run[:2]
-        )
-        torch.testing.assert_close(second, (first - 0.25).clamp_min(0), rtol=0, atol=1e-12)
+        spectra = [torch.linalg.eigvalsh(step.dataset.laws().covariances()[0]) for step in run]
+        assert_close(spectra[1], (spectra[0] - 0.25).clamp_min(0), rtol=0, atol=1e-12)
         values = [step.value for step in run]
         assert all(after <= before for before, after in pairwise(values))
-        assert all(
-            torch.linalg.eigvalsh(step.dataset.laws().covariances()).min() >= -1e-15 for step in run
-        )  # rounding
+        assert all(spectrum.min() >= -1e-15 for spectrum in spectra)  # rounding
 
 
 class TestLangevin:
-    """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N
-    particles are compared within 4 standard errors, √(v/N) for means and v √(2/N) for variances;
-    generators are seeded.
-    """
+    """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N particles are
+    compared within 4 standard errors, √(v/N) for means and v √(2/N) for variances; generators are seeded."""
 
     n, tau, k, temperature = 20_000, 0.1, 2.0, 0.7
 
@@ -226,23 +192,20 @@ class TestLangevin:
             x, left = step.dataset.x, factor**step.index
             variance = stationary * (1 - left**2)
             assert x.mean().item() == pytest.approx(3 * left, abs=4 * math.sqrt(variance / self.n))
-            assert x.var().item() == pytest.approx(
-                variance, abs=4 * variance * math.sqrt(2 / self.n)
-            )
+            error = 4 * variance * math.sqrt(2 / self.n)
+            assert x.var().item() == pytest.approx(variance, abs=error)
 
 
 class TestHeat:
     def test_brownian_particles(self):
-        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) =
-        (2σ⁴ + 4 v_0 σ²)/N with σ² = 2 T t; the tolerance is 4 of its roots.
-        """
+        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) = (2σ⁴ + 4 v_0
+        σ²)/N with σ² = 2 T t; the tolerance is 4 of its roots."""
         n, time, temperature = 20_000, 0.9, 0.5
         source = cloud(torch.linspace(-1, 1, n))
         still = ad.Potential(lambda x, y: 0 * x.sum(1))
         noisy = ad.EulerMaruyama(time / 3, temperature=temperature)
-        x = states(source, still, 3, integrator=noisy, generator=torch.Generator().manual_seed(0))[
-            -1
-        ].dataset.x
+        generator = torch.Generator().manual_seed(0)
+        x = states(source, still, 3, integrator=noisy, generator=generator)[-1].dataset.x
         before, added = source.x.square().mean().item(), 2 * temperature * time
         tolerance = 4 * math.sqrt((2 * added**2 + 4 * before * added) / n)
         assert x.square().mean().item() == pytest.approx(before + added, abs=tolerance)
@@ -263,22 +226,18 @@ class TestHeat:
         assert growth == pytest.approx(2 * time, rel=0.01)
         inner = slice(n // 20, -n // 20)
         expected = math.sqrt(1 + 2 * time) * quantiles[inner]
-        np.testing.assert_allclose(
-            last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time)
-        )
+        assert_allclose(last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time))
 
 
 class TestPorousMedium:
     def test_barenblatt(self):
-        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the
-        solution
+        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the solution
 
             ρ(x, t) = t^(−1/3) (C − x² t^(−2/3) / 12)₊ ,     support radius R t^(1/3) ,   variance R² t^(2/3) / 5 ,
 
-        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2
-        sin(arcsin(2p − 1)/3). With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2
-        % off and the second moment 0.1 % (h² over the variance); both are held to 1 %, and every
-        particle to 1 % of the radius."""
+        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2 sin(arcsin(2p − 1)/3).
+        With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2 % off and the second moment 0.1 % (h²
+        over the variance); both are held to 1 %, and every particle to 1 % of the radius."""
         n, radius, first, last = 200, 9 ** (1 / 3), 1.0, 8.0
         places = 2 * np.sin(np.arcsin(2 * (np.arange(n) + 0.5) / n - 1) / 3)
         source = cloud(torch.from_numpy(radius * first ** (1 / 3) * places))
@@ -286,18 +245,12 @@ class TestPorousMedium:
         run = states(source, porous, 350, integrator=euler)
         for step in (run[100], run[350]):
             time = first + step.index * (last - first) / 350
-            x = step.dataset.x
-            assert (x.abs().max() / source.x.abs().max()).item() == pytest.approx(
-                time ** (1 / 3), rel=0.01
-            )
-            assert (covariance(step.dataset) / covariance(source)).item() == pytest.approx(
-                time ** (2 / 3), rel=0.01
-            )
-            assert covariance(step.dataset).item() == pytest.approx(
-                radius**2 / 5 * time ** (2 / 3), rel=0.01
-            )
+            x, variance = step.dataset.x, covariance(step.dataset)
+            growth = (x.abs().max() / source.x.abs().max()).item()
+            assert growth == pytest.approx(time ** (1 / 3), rel=0.01)
+            assert variance.item() == pytest.approx(radius**2 / 5 * time ** (2 / 3), rel=0.01)
             exact = radius * time ** (1 / 3)
-            np.testing.assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
+            assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
 
 
 class TestAggregation:
@@ -306,12 +259,11 @@ class TestAggregation:
     def test_uniform_steady_state(self, tau):
         """W = x²/2 − |x| gathers any cloud on the line to the uniform law on mean ± 1.
 
-        The first variation of ½∬W is W ∗ ρ, constant on the support of a steady state; its second
-        derivative there is ∫W''dρ = 1 − 2ρ, as (|x|)'' = 2δ. So ρ = ½ on an interval of length 2,
-        centred at the mean, which never moves since W is even. For particles, the i-th from the
-        left of n has velocity −(x_i − m) + (2i − n + 1)/n: it goes straight to p_i = m + (2i − n +
-        1)/n, the quantiles of that law, and Euler's steps are x_k − p = (1 − τ)^k (x_0 − p)
-        exactly, for they keep the order. Tolerance 1e-12: rounding."""
+        The first variation of ½∬W is W ∗ ρ, constant on the support of a steady state; its second derivative there
+        is ∫W''dρ = 1 − 2ρ, as (|x|)'' = 2δ. So ρ = ½ on an interval of length 2, centred at the mean, which never
+        moves since W is even. For particles, the i-th from the left of n has velocity −(x_i − m) + (2i − n + 1)/n:
+        it goes straight to p_i = m + (2i − n + 1)/n, the quantiles of that law, and Euler's steps are x_k − p = (1
+        − τ)^k (x_0 − p) exactly, for they keep the order. Tolerance 1e-12: rounding."""
         n = 101
         source = cloud(5 * draw(n, seed=1))
         gather = ad.Interaction(lambda dx, same: (dx.square() / 2 - dx.abs()).sum(-1))
@@ -321,7 +273,7 @@ class TestAggregation:
         run = states(source, gather, n_steps, integrator=ad.Euler(tau))
         for step in run:
             expected = place + (1 - tau) ** step.index * (source.x - place)
-            torch.testing.assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)
+            assert_close(step.dataset.x, expected, rtol=0, atol=1e-12)
         final = run[-1].dataset.x
         assert (final.max() - final.min()).item() == pytest.approx(2, abs=2 / n + 1e-4)
 
@@ -332,7 +284,7 @@ class TestAggregation:
         for name, mass in ((0, 1 / 3), (1, 2 / 3)):
             before, after = source.of_class(name).x, step.dataset.of_class(name).x
             expected = before.mean(0) + (1 - 0.3 * mass) * (before - before.mean(0))
-            torch.testing.assert_close(after, expected, rtol=0, atol=1e-12)
+            assert_close(after, expected, rtol=0, atol=1e-12)
 
 
 def fitted_order(taus, errors):
@@ -340,9 +292,8 @@ def fitted_order(taus, errors):
 
 
 class TestOrder:
-    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1
-    within the 10 % that the next order leaves at these steps.
-    """
+    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1 within the 10 %
+    that the next order leaves at these steps."""
 
     def final(self, source, functional, tau):
         return states(source, functional, round(1 / tau), integrator=ad.Euler(tau))[-1].dataset.x
@@ -354,9 +305,8 @@ class TestOrder:
         source = cloud(torch.linspace(-1, 1, 50))
         exact = source.x / (1 + 2 * source.x.square()).sqrt()
         quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)
-        errors = [
-            (self.final(source, quartic, tau) - exact).abs().max().item() for tau in self.taus
-        ]
+        ends = [self.final(source, quartic, tau) for tau in self.taus]
+        errors = [(end - exact).abs().max().item() for end in ends]
         assert 0.9 < fitted_order(self.taus, errors) < 1.1
         assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
 
@@ -368,20 +318,15 @@ class TestNumberOfParticles:
     1e-12: sums run in another order, and Sinkhorn (tol 1e-10) makes the same iterations on both up
     to that rounding."""
 
-    source = cloud(
-        draw(25, 2, seed=1),
-        torch.arange(25) % 3,
-        torch.rand(25, generator=torch.Generator().manual_seed(2)) + 0.2,
-    )
+    source = cloud(draw(25, 2, seed=1), torch.arange(25) % 3, draw(25, seed=2).abs() + 0.2)
     target = cloud(draw(30, 2, seed=3) + 3, torch.arange(30) % 2)
 
     def distance(self, functional, n_steps=10):
         order = torch.randperm(50, generator=torch.Generator().manual_seed(4))
         twice = torch.arange(25).repeat(2)[order]
-        first = states(self.source, functional, n_steps, integrator=ad.Euler(0.1))[-1].dataset.x
-        second = states(self.source.subset(twice), functional, n_steps, integrator=ad.Euler(0.1))[
-            -1
-        ].dataset.x
+        sources = self.source, self.source.subset(twice)
+        runs = [states(each, functional, n_steps, integrator=ad.Euler(0.1)) for each in sources]
+        first, second = (run[-1].dataset.x for run in runs)
         return (first[twice] - second).abs().max().item()
 
     @pytest.mark.slow

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 from flow_cases import draw, labeled
-from oracles import root
+from oracles import optimal_matrix, root
 from torch import nn
 
 import advect as ad
@@ -37,10 +37,8 @@ class TestSteps:
             def standard(self, x, t, codes):  # the step, without the rounding of the network
                 return self.network(x, t, codes)
 
-        errors = [
-            float((Double(Turning(), 0, steps, zero, one, zero, one)(x) - exact).norm())
-            for steps in (8, 16, 32)
-        ]
+        carriers = [Double(Turning(), 0, steps, zero, one, zero, one) for steps in (8, 16, 32)]
+        errors = [float((carrier(x) - exact).norm()) for carrier in carriers]
         ratios = [a / b for a, b in pairwise(errors)]
         assert all(3.6 < ratio < 4.4 for ratio in ratios), ratios
 
@@ -61,9 +59,7 @@ class TestFit:
     @pytest.mark.slow
     def test_between_gaussians_it_is_the_optimal_map(self):
         # pairs of large batches are nearly those of the optimal map, A = S^-½ (S^½ T S^½)^½ S^-½
-        half = root(self.first)
-        inverse = torch.linalg.inv(half)
-        optimal = inverse @ root(half @ self.last @ half) @ inverse
+        half, optimal = root(self.first), optimal_matrix(self.first, self.last)
         source = ad.LabeledDataset(draw(1000, 2) @ half)
         target = ad.LabeledDataset(self.mean + draw(1000, 2, seed=1) @ root(self.last))
         pairs = ad.PairSampler(source, target, label_weight=0.0)

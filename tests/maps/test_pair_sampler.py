@@ -10,15 +10,11 @@ import numpy as np
 import ot
 import pytest
 import torch
-from flow_cases import draw, labeled
+from flow_cases import draw, labeled, seeded
 from oracles import bures_by_roots, half_squared
 from scipy.optimize import linear_sum_assignment
 
 import advect as ad
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def textbook_bures(a, b):
@@ -73,20 +69,6 @@ class TestPlan:
         assert float((plan * torch.as_tensor(cost)).sum()) == pytest.approx(ot.emd2(*even, cost))
         assert np.allclose(plan.sum(0), even[1]) and np.allclose(plan.sum(1), even[0])
 
-    def test_greater_weights_mix_less(self):
-        # of a minimiser of F + wL, L does not increase with w and F does not decrease
-        x0, x1, y0, y1 = batches_of(SOURCE, TARGET, 48, 48)
-        features, table = half(x0, x1), ad.PairSampler(SOURCE, TARGET).label_distances
-        labels = table[y0][:, y1]
-        found = []
-        for weight in (0.0, 0.5, 2.0, 10.0, 1e6):
-            plan = ad.PairSampler(SOURCE, TARGET, weight).plan(x0, x1, y0, y1)
-            found.append((float((plan * labels).sum()), float((plan * features).sum())))
-        by_labels, by_features = zip(*found, strict=True)
-        assert by_labels[0] > 1.05 * by_labels[-1] and by_features[-1] > by_features[0]
-        assert list(by_labels) == sorted(by_labels, reverse=True)
-        assert list(by_features) == sorted(by_features)
-
     def test_a_blurred_plan(self):
         x0, x1, _, _ = batches_of(SOURCE, TARGET, 20, 25)
         plan = ad.PairSampler(SOURCE, TARGET, 0, solver=ad.Sinkhorn(0.5)).plan(x0, x1)
@@ -103,13 +85,6 @@ class TestPlan:
             plan = ad.PairSampler(SOURCE, TARGET, weight).plan(*parts)
             other = ad.PairSampler(a, b, weight).plan(*moved, *parts[2:])
             assert torch.allclose(plan, other, atol=1e-9)
-
-    @pytest.mark.parametrize("weight", [0.0, 1.0, math.inf])
-    def test_a_batch_and_itself_stay(self, weight):
-        x, y = SOURCE.x[::5], SOURCE.y[::5]
-        pairs = ad.PairSampler(SOURCE, SOURCE, weight, generator=seeded())
-        x0, x1, y0, y1 = pairs.sample_plan_with_labels(x, x, y, y)
-        assert torch.equal(x0, x1) and torch.equal(y0, y1)
 
 
 class TestNeverMixed:
@@ -275,7 +250,6 @@ class TestEdges:
         pairs, blind = ad.PairSampler(SOURCE, TARGET), ad.PairSampler(SOURCE, TARGET, 0)
         for bad, said in {
             lambda: ad.PairSampler(SOURCE, TARGET, -1.0): "label_weight",
-            lambda: ad.PairSampler(SOURCE, TARGET, math.nan): "label_weight",
             lambda: ad.PairSampler(SOURCE, TARGET, "much"): "label_weight",
             lambda: ad.PairSampler(SOURCE, TARGET, match="name"): "names",
             lambda: ad.PairSampler(SOURCE, TARGET, solver="exact"): "solver",
@@ -284,9 +258,7 @@ class TestEdges:
             lambda: ad.PairSampler(SOURCE, unlabeled): "label",
             lambda: pairs.batches(0): "size",
             lambda: pairs.sample_plan_with_labels(x, x): "label_weight=0",
-            lambda: pairs.sample_plan_with_labels(x, x, [1] * 4): "label_weight=0",
             lambda: pairs.plan(x, x, [1, None, 1, 1], [1] * 4): "without",
-            lambda: pairs.plan(x, x, [1] * 4, [1, None, None, 1]): "without",
             lambda: pairs.plan(x, x, [1] * 3, [1] * 4): "same length",
             lambda: pairs.plan(x, x, [9] * 4, [1] * 4): "classes",
             lambda: blind.sample_plan(x, draw(4, 2)): "feature space",

@@ -1,6 +1,5 @@
 """Maps with a classifier: its answers against scikit-learn's own, what it does to the map, choices by
-cross-validation, files.
-"""
+cross-validation, files."""
 
 import numpy as np
 import pytest
@@ -114,7 +113,9 @@ def test_files_are_the_same_to_the_last_bit(kind, tmp_path):
     found = fitted(kind, START.to(dtype=dtype), END.to(dtype=dtype), debias=False)
     again = ad.maps.load(found.save(tmp_path / "map.safetensors"))
     assert isinstance(again, EntropicMap) and repr(again) == repr(found)
-    assert again.posterior_ == found.posterior_
+    assert (again.posterior_, again.epsilon_) == (found.posterior_, found.epsilon_)
+    with pytest.raises(ad.InputError, match="kind nearest"):
+        ad.maps.NearestMap.load(tmp_path / "map.safetensors")
     assert again.posterior_scores_ == found.posterior_scores_
     assert torch.equal(again.transform(NEW.x), found.transform(NEW.x))
 

@@ -7,6 +7,7 @@ import ot as pot
 import pytest
 import torch
 from covering import examples
+from flow_cases import seeded
 from hypothesis import given, strategies as st
 
 import advect as ad
@@ -16,15 +17,11 @@ from advect.functionals.sliced import wasserstein_1d
 from advect.questions.embedding import Slices, quantile_means
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False, dtype=torch.float64, names="abcdefgh"):
     y = torch.arange(n) % k
-    x = torch.randn(n, d, generator=generator(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
+    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
     x = x + 2 * y[:, None] + shift
-    drawn = torch.rand(n, generator=generator(seed + 50), dtype=torch.float64) + 0.1
+    drawn = torch.rand(n, generator=seeded(seed + 50), dtype=torch.float64) + 0.1
     labels = [names[code] for code in y.tolist()]
     return ad.LabeledDataset(x.to(dtype), labels, weights=drawn if weighted else None)
 
@@ -95,9 +92,8 @@ def test_blocks_are_orthonormal(dim, n):
 def test_distance_is_the_sliced_one_within_its_bounds(n, m, seed, weighted, weight):
     a, b = labeled(n, seed, weighted=weighted), labeled(m, seed + 1, k=2, shift=1.0)
     slices = Slices.random(3, 4, 16, weight, 7)
-    first, second = (
-        ad.embed(data, n_directions=4, n_levels=16, label_weight=weight, seed=7) for data in (a, b)
-    )
+    options = {"n_directions": 4, "n_levels": 16, "label_weight": weight, "seed": 7}
+    first, second = (ad.embed(data, **options) for data in (a, b))
     low, high = first.bounds(second)
     assert low - 1e-9 <= exact(a, b, slices) <= high + 1e-9
 
@@ -111,7 +107,7 @@ def test_many_levels_give_the_sliced_distance_itself():
 
 def test_it_agrees_with_sliced_otdd():
     a, b = labeled(200), labeled(150, 3, k=2, shift=0.5)
-    other = ad.sliced_otdd(a, b, n_projections=4000, generator=generator(5))
+    other = ad.sliced_otdd(a, b, n_projections=4000, generator=seeded(5))
     found = []
     for seed in range(10):
         one, two = (ad.embed(data, seed=seed, n_levels=100) for data in (a, b))
@@ -134,7 +130,7 @@ def test_a_translation_is_measured_exactly(d, dtype):
 def test_a_scaled_gaussian_class():
     """One class, x ↦ c x: along every direction features differ by (c − 1) θ·x and deviations
     by (c − 1) σ; with the mean at 0, E over ψ and θ is (c − 1)² (Σ‖x‖²/n + tr S)."""
-    x = torch.randn(300, 6, generator=generator(0), dtype=torch.float64)
+    x = torch.randn(300, 6, generator=seeded(0), dtype=torch.float64)
     x = x - x.mean(dim=0)
     a, b = (ad.LabeledDataset(c * x, ["one"] * 300) for c in (1.0, 1.7))
     expected = 0.7 * math.sqrt(float(x.square().sum() / 300 + x.square().sum() / 299))

@@ -8,19 +8,8 @@ import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from advect.questions.permutations import (
-    contrasts,
-    distances,
-    gaussian,
-    holm,
-    label_distance,
-    label_sums,
-    largest,
-    p_value,
-    permuted,
-    quadratic,
-    strata,
-)
+from advect.questions import permutations as tests
+from advect.questions.permutations import contrasts, distances, p_value, quadratic
 
 
 def sample(n=30, m=20, d=3, seed=0):
@@ -33,7 +22,7 @@ def test_the_quadratic_form_is_energy_distance_and_squared_mmd():
     u = contrasts(window, 3, rng)
     energy = stats.energy_distance(x[window, 0], x[~window, 0]) ** 2
     assert quadratic(-cdist(x, x), u)[0] == pytest.approx(energy, rel=1e-10)
-    kernel = gaussian(distances(x), 0.7)
+    kernel = tests.gaussian(distances(x), 0.7)
     one, other = kernel[window], kernel[~window]
     mmd = one[:, window].mean() + other[:, ~window].mean() - 2 * one[:, ~window].mean()
     assert quadratic(kernel, u)[0] == pytest.approx(mmd, rel=1e-10)
@@ -56,7 +45,7 @@ def test_p_values_agree_with_all_permutations():
     options = {"alternative": "greater", "n_resamples": np.inf}
     sides = x[5:], x[:5]
     theirs = stats.permutation_test(sides, stats.energy_distance, **options).pvalue
-    drawn = permuted(lambda u: quadratic(kernel, u), window, 20_000, rng)
+    drawn = tests.permuted(lambda u: quadratic(kernel, u), window, 20_000, rng)
     assert exact == pytest.approx(theirs)
     assert p_value(drawn) == pytest.approx(exact, abs=4 * math.sqrt(exact / 20_000))
 
@@ -99,7 +88,8 @@ def test_labels_in_groups_by_their_definition():
         rows = groups == group
         h[group] = (one_hot[rows] - one_hot[rows].mean(axis=0)).T @ u[rows]
     expected = np.einsum("gac,gh,hac->c", h, kernel, h)
-    assert np.allclose(label_distance(*label_sums(u, codes, groups, 5), kernel), expected)
+    sums = tests.label_sums(u, codes, groups, 5)
+    assert np.allclose(tests.label_distance(*sums, kernel), expected)
 
 
 def test_holm_by_its_definition():
@@ -109,8 +99,8 @@ def test_holm_by_its_definition():
     expected = np.empty(7)
     for place, row in enumerate(order):
         expected[row] = min(1, max((7 - k) * p[order[k]] for k in range(place + 1)))
-    assert np.allclose(holm(p), expected)
-    assert np.allclose(holm([*p, math.nan])[:7], expected) and holm([]).shape == (0,)
+    assert np.allclose(tests.holm(p), expected)
+    assert np.allclose(tests.holm([*p, math.nan])[:7], expected) and tests.holm([]).shape == (0,)
 
 
 @pytest.mark.slow
@@ -118,7 +108,7 @@ def test_the_largest_of_several_keeps_the_level():
     rng = np.random.default_rng(2)
     scales = np.array([[1.0], [100.0], [1e-6]])
     draws = [rng.exponential(size=(3, 40)) * scales for _ in range(1500)]
-    rejected = [p_value(largest([*rows])) <= 0.1 for rows in draws]
+    rejected = [p_value(tests.largest([*rows])) <= 0.1 for rows in draws]
     assert 0.1 - 3 * 0.0078 < np.mean(rejected) < 0.1 + 3 * 0.0078
 
 
@@ -133,6 +123,6 @@ def test_distances_have_no_scale_and_no_origin(scale, offset):
 def test_groups_do_not_depend_on_the_order_of_samples():
     x, _, rng = sample(n=60, m=40)
     order = rng.permutation(100)
-    one, other = strata(x, 10, 0)[order], strata(x[order], 10, 0)
+    one, other = tests.strata(x, 10, 0)[order], tests.strata(x[order], 10, 0)
     assert (one == other).all() and len(np.unique(one)) == 10
-    assert strata(np.zeros((5, 2)), 2, 0).tolist() == [0] * 5
+    assert tests.strata(np.zeros((5, 2)), 2, 0).tolist() == [0] * 5

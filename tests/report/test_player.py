@@ -137,18 +137,14 @@ def test_samples_of_an_embedding_are_shown_as_images(tmp_path):
 
 @pytest.mark.slow
 def test_the_largest_page_stays_small(tmp_path):
-    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to
-    2000 more.
-    """
+    """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to 2000 more."""
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(2000, 28, 28, generator=generator)
     start = ad.LabeledDataset(noise, [k % 10 for k in range(2000)])
-    frames = [
-        Frame(k, 60.0 - k, start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10))
-        for k in range(60)
-    ]
-    options = {"cost": ad.GroundCost(label=ad.NoLabels())}
-    story = Story(frames, ad.LabeledDataset(1 - noise), **options)
+    states = [start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10) for k in range(60)]
+    frames = [Frame(k, 60.0 - k, state) for k, state in enumerate(states)]
+    cost = ad.GroundCost(label=ad.NoLabels())
+    story = Story(frames, ad.LabeledDataset(1 - noise), cost=cost)
     assert write_report(story, tmp_path / "report.html").stat().st_size < 3_000_000
 
 

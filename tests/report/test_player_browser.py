@@ -1,6 +1,4 @@
-"""The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the
-network for nothing.
-"""
+"""The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the network for nothing."""
 
 from __future__ import annotations
 
@@ -77,9 +75,8 @@ def test_slider_moves_particles_images_and_charts(images, visit):
         go_to(page, frame)
         assert step(page) == f"step {frame} of 6"
         mark = page.eval_on_selector("#charts .mark", "mark => mark.getAttribute('x1')")
-        seen.add(
-            (picture(page, "#particles"), picture(page, "#grid button:nth-child(5) canvas"), mark)
-        )
+        image = picture(page, "#grid button:nth-child(5) canvas")
+        seen.add((picture(page, "#particles"), image, mark))
     views = list(zip(*seen, strict=True))
     assert [len(set(view)) for view in views] == [3, 3, 3]
 

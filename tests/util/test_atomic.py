@@ -1,6 +1,4 @@
-"""Files that are whole or not there: with several writers at a time, and after writers that were
-killed.
-"""
+"""Files that are whole or not there: with several writers at a time, and after writers that were killed."""
 
 import os
 import re
@@ -79,9 +77,8 @@ def test_several_writers_of_one_folder(tmp_path):
             (fast / "file").write_text("fast")
         with pytest.raises(InputError, match="not empty"), atomic_directory(tmp_path / "e"):
             pass
-        (
-            tmp_path / "e" / "file"
-        ).unlink()  # an empty one may be replaced, also one that has come in the meantime
+        # an empty one may be replaced, also one that has come in the meantime
+        (tmp_path / "e" / "file").unlink()
     assert (tmp_path / "e" / "file").read_text() == "slow"
     assert sorted(os.listdir(tmp_path)) == ["d", "e"]
     with pytest.raises(InputError, match="not empty"), atomic_directory(tmp_path / "f") as slow:  # noqa: SIM117
@@ -104,9 +101,8 @@ with atomic_file(Path(sys.argv[1], "a")) as file, atomic_directory(Path(sys.argv
 
 
 def test_what_killed_writers_leave_is_removed(tmp_path):
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], **pipes)
     assert child.stdout is not None and child.stdout.readline() == b"ready\n"
     (tmp_path / ".mine.tmp").write_text("not ours")
     link = tmp_path / "link"  # another name of the folder: a writer looks around once in each
