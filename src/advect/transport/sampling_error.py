@@ -32,6 +32,7 @@ from advect.ot.solver import Divergence
 
 Pairs = tuple[PairCost, PairCost, PairCost]
 
+_LIGHT = 1e-3  # of the mass of a law: pairs of laws with less do not move the variance
 _STEEP = 1 + math.sqrt(2)  # of the value, beyond which the root bounds the error of it
 
 
@@ -120,6 +121,12 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
     for share, (source, target), pair, solution in solved:
         assert pair.labels is not None
         plan = pair.labels.class_plan(solution.coupling).double()
+        least = torch.minimum(plan.sum(dim=1, keepdim=True), plan.sum(dim=0, keepdim=True))
+        counts = plan > _LIGHT * least
+        if source is target:  # a law is at distance 0 from itself
+            counts = counts.fill_diagonal_(False)
+        if not bool(counts.any()):
+            continue
         with torch.enable_grad():
             distances = label(source, target).double()
             total = total + share * pairs[0].label_weight / 2 * (plan * distances).sum()
