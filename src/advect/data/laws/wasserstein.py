@@ -213,29 +213,34 @@ class _LargeNorms(torch.autograd.Function):
         size = sum(sizes[0][i] * sizes[1][j] for i, j in pairs) * torch.float32.itemsize
         keep = any(ctx.needs_input_grad) and not ctx.exact and size <= _KEPT_BYTES
         lengths = _lengths(a_blocks)[:, None] * _lengths(b_blocks)
-        # products in float32 take half the time
-        narrow = [] if keep or ctx.exact else [a.float().split(sizes[0]), b.float().split(sizes[1])]
-
-        def norm(pair: Pair) -> Tensor:
-            left, right = a_blocks[pair[0]], b_blocks[pair[1]]
-            if allowed is None:
-                return torch.linalg.svdvals(left @ right.mT).sum()
-            if keep:
-                factor, singular = _polar(left @ right.mT, _ROUNDING * float(lengths[pair]))
-                ctx.factors[pair], error = factor.float(), 0.0
-            else:
-                product = narrow[0][pair[0]] @ narrow[1][pair[1]].mT
-                singular, error = _singular_by_squares(product.double()), _SINGLE * lengths[pair]
-            # A distance that is small beside the norms needs more digits of them.
-            error = error + _squares_error(singular, len(left) + len(right))
-            if bool(2 * error <= allowed[0] * (allowed[1][pair] - 2 * singular.sum())):
-                return singular.sum()
-            return torch.linalg.svdvals(left @ right.mT).sum()
-
         norms = a.new_zeros(len(a_blocks), len(b_blocks))
-        values = side_by_side(norm, pairs, rows=max(sizes[0], default=0))
-        for pair, value in zip(pairs, values, strict=True):
-            norms[pair] = value
+        narrow = b.float()  # products in float32 take half the time
+        for i, left in enumerate(a_blocks):
+            columns = [j for row, j in pairs if row == i]
+            if not columns:
+                continue
+            # one product for all pairs of a row
+            begin = sum(sizes[1][: columns[0]])
+            rows = left @ b[begin:].mT if ctx.exact or keep else left.float() @ narrow[begin:].mT
+            products = dict(enumerate(rows.split(sizes[1][columns[0] :], dim=1), columns[0]))
+
+            def norm(j: int, i: int = i, products: dict[int, Tensor] = products) -> Tensor:
+                if allowed is None:
+                    return torch.linalg.svdvals(products[j]).sum()
+                if keep:
+                    factor, singular = _polar(products[j], _ROUNDING * float(lengths[i, j]))
+                    ctx.factors[i, j], error = factor.float(), 0.0
+                else:
+                    singular = _singular_by_squares(products[j].double())
+                    error = _SINGLE * lengths[i, j]
+                # A distance that is small beside the norms needs more digits of them.
+                error = error + _squares_error(singular, sum(products[j].shape))
+                if bool(2 * error <= allowed[0] * (allowed[1][i, j] - 2 * singular.sum())):
+                    return singular.sum()
+                return torch.linalg.svdvals(a_blocks[i] @ b_blocks[j].mT).sum()
+
+            values = side_by_side(norm, columns, rows=sizes[0][i])
+            norms[i, columns] = torch.stack(values)
         return norms
 
     @staticmethod
