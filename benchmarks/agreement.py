@@ -29,11 +29,9 @@ import numpy as np
 RELEASE = "af998b2"  # version 0.2.0
 TOL, SINGLE_TOL = 1e-9, 1e-3
 _BATCHES = "flows of 0.2.0 with MiniBatch, a relative epsilon and label laws do not follow the gradient of otdd"
-_NULL = "jd-vl with laws of rank 1 in more dimensions: 0.2.0 counts rounding as directions of a polar factor"
 EXPLAINED = dict.fromkeys(
     ("44", "98", "723", "768"), _BATCHES
 )  # by problem: defects that are fixed
-EXPLAINED |= dict.fromkeys(("353", "433", "899", "958"), _NULL)
 ROOT = Path(__file__).parents[1]
 
 
