@@ -28,10 +28,9 @@ import numpy as np
 
 RELEASE = "af998b2"  # version 0.2.0
 TOL, SINGLE_TOL = 1e-9, 1e-3
-_BATCHES = "flows of 0.2.0 with MiniBatch, a relative epsilon and label laws do not follow the gradient of otdd"
-EXPLAINED = dict.fromkeys(
-    ("44", "98", "723", "768"), _BATCHES
-)  # by problem: defects that are fixed
+# By problem: defects of the release that are fixed.
+_BATCHES = "the flow gradient of 0.2.0 with MiniBatch and soft labels is not that of its value"
+EXPLAINED = dict.fromkeys(("44", "723", "768"), _BATCHES)
 ROOT = Path(__file__).parents[1]
 
 
