@@ -65,6 +65,31 @@ class TestLawVelocities:
                 expected = 2 * torch.stack(roots) @ expected
             assert_close(velocity[part], expected, rtol=1e-6, atol=1e-6)
 
+    def test_rank_deficient_laws_keep_their_rank(self):
+        """A class of three samples in five dimensions has rank two. Its velocity agrees with differences along
+        displacements of the root within that rank, and no other direction grows from rounding."""
+        source, target = labeled([3, 1], 5, 3), labeled([8, 8], 5, 4, shift=1.0)
+        dynamics = ad.JointVariableLabels(every=100)
+        energy = ad.OTDD(target, cost=EXACT_LAWS, solver=ad.ExactOT())
+        velocity, rho = first_velocity(source, energy, dynamics), dynamics.start(source)
+        values, vectors = torch.linalg.eigh(rho.law.covariances())
+        span = vectors * (values > 1e-9 * values.amax())[:, None]
+        assert_close(span @ (span.mT @ velocity["covariance"]), velocity["covariance"])
+        still = {name: torch.zeros_like(part) for name, part in velocity.items()}
+        noise = torch.randn(
+            velocity["covariance"].shape, generator=torch.Generator().manual_seed(0)
+        )
+        change = span @ (span.mT @ noise.double())
+        ends = [
+            energy(dynamics.move(rho, {**still, "covariance": step * change}, 0)).item()
+            for step in (1e-5, -1e-5)
+        ]
+        slope = -(source.weights[:, None, None] * velocity["covariance"] * change).sum()
+        assert_allclose((ends[0] - ends[1]) / 2e-5, slope.item(), rtol=1e-6)
+        after = ad.flow(source, energy, dynamics=dynamics, integrator=ad.Euler(0.1), n_steps=5)
+        spectra = torch.linalg.eigvalsh(after.dataset.law.covariances())
+        assert (spectra > 1e-9 * spectra.amax()).sum(dim=1).tolist() == [2, 2, 2, 0]
+
     def test_factored_mass_reaches_every_row(self):
         """The rows of a factor carry the mass of their class: −∂F/∂A ÷ mass, by central differences (1e-6 as above)."""
         source, target = labeled([4, 7], 2, 5), labeled([5, 5], 2, 6, shift=1.0)

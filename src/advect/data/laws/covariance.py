@@ -289,7 +289,7 @@ class _SymmetricRoot(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, matrices: Tensor, eigenvalues: Tensor, vectors: Tensor) -> Tensor:
-        roots = eigenvalues.clamp_min(0).sqrt()
+        roots = eigenvalues.sqrt()
         ctx.save_for_backward(roots, vectors)
         return (vectors * roots[..., None, :]) @ vectors.mT
 
@@ -307,10 +307,15 @@ class _SymmetricRoot(torch.autograd.Function):
 def symmetric_root(matrices: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Symmetric square roots S^½ of positive semi-definite matrices (k, d, d), computed in float64.
 
-    The derivative is taken as zero on the null space.
+    Eigenvalues that rounding cannot tell from zero are zero, and the derivative is taken as zero on the
+    null space.
     """
     dtype = dtype or matrices.dtype
-    symmetric = matrices.to(dtype)
-    symmetric = ((symmetric + symmetric.mT) / 2).double()
-    roots: Any = _SymmetricRoot.apply(symmetric, *torch.linalg.eigh(symmetric.detach()))
+    symmetric = ((matrices + matrices.mT) / 2).double()
+    values, vectors = torch.linalg.eigh(symmetric.detach())
+    # The root of an eigenvalue of 1e-16 is 1e-8: without the threshold, directions that are pure
+    # rounding would enter the gradient and raise the rank of a law that moves.
+    noise = matrices.shape[-1] * torch.finfo(matrices.dtype).eps * values[..., -1:]
+    values = torch.where(values > noise, values, 0)
+    roots: Any = _SymmetricRoot.apply(symmetric, values, vectors)
     return roots.to(dtype)
