@@ -25,7 +25,7 @@ from advect.cost.features import (
     as_feature_cost,
 )
 from advect.cost.label_costs import NoLabels, as_label_cost
-from advect.cost.labels import FEW_LAWS, Bures, LabelCost
+from advect.cost.labels import FEW_LAWS, Bures, LabelCost, label_table
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
 from advect.data.dataset import LabeledDataset
@@ -173,11 +173,30 @@ class GroundCost:
             PairCost(self.parts, a, a, PointPair(x, x, (p, p))),
             PairCost(self.parts, b, b, PointPair(y, y, (q, q))),
         )
-        if limit is None:
+        if limit is not None:
+            ends = ((source, target), (source, source), (target, target))
+            fixed = [p.with_fixed_labels(*at, limit) for p, at in zip(pairs, ends, strict=True)]
+            return fixed[0], fixed[1], fixed[2]
+        # Small laws: one batch of decompositions gives the tables of all three costs. Otherwise each
+        # table is computed when its cost is first used.
+        together = None
+        if self.has_labels and a is not b:
+            a, b = pairs[0].sides
+            together = self.label_cost.together(a, b)
+        if together is None:
             return pairs
-        ends = ((source, target), (source, source), (target, target))
-        fixed = [p.with_fixed_labels(*at, limit) for p, at in zip(pairs, ends, strict=True)]
-        return fixed[0], fixed[1], fixed[2]
+        across, first, second = together
+        soft, w = (a.has_soft_labels or b.has_soft_labels), self.label_weight
+        tables = (
+            label_table(a, b, across, w, (first, second) if soft else None),
+            label_table(a, a, first, w, (first, first) if soft else None),
+            label_table(b, b, second, w, (second, second) if soft else None),
+        )
+        known = [
+            PairCost(self.parts, pair.source, pair.target, pair.features, table)
+            for pair, table in zip(pairs, tables, strict=True)
+        ]
+        return known[0], known[1], known[2]
 
     def within(self, data: LabeledDataset) -> PairCost:
         """The cost between the samples of a dataset and themselves. Where each sample has a law of its

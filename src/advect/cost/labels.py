@@ -30,8 +30,10 @@ from torch.nn.functional import one_hot
 
 from advect._util.checks import check_finite
 from advect.data.dataset import LabeledDataset
-from advect.data.labels import diagonal_laws
-from advect.data.laws import bures
+from advect.data.labels import diagonal_laws, law_rows
+from advect.data.laws import Gaussians, bures
+from advect.data.laws.covariance import Factored
+from advect.data.laws.wasserstein import SMALL_FACTORS
 from advect.errors import InputError
 from advect.ot.plan import Index, Plan
 
@@ -126,7 +128,7 @@ class LabelTable:
     def factors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Thin matrices (n, r) and (m, r) whose product is the label part."""
         # Q D · Q'ᵀ, and the self terms as two more columns: (Q D, −s, 1) · (Q', 1, −s')
-        left = self.sides[0].rows(self._values.double()).to(dtype)
+        left = (self.sides[0].matrix(torch.float64) @ self._values.double()).to(dtype)
         right = self.sides[1].matrix(dtype)
         if not self._self_terms:
             return left, right
@@ -250,6 +252,14 @@ class LabelCost(ABC):
         """
         return ()
 
+    def together(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The distances between both datasets, within the source and within the target, where it is
+        cheaper to compute them at once; else None.
+        """
+        return None
+
     def joined(self, feature: Any, weight: float) -> Any:
         """The feature cost, where it also holds what labels cost: those that are points beside the
         features (``TargetValues``), which need no table.
@@ -324,6 +334,27 @@ class Bures(LabelCost):
         rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
         return bures(laws_a, laws_b, rtol=rtol).to(dtype)
 
+    def together(
+        self, source: LabeledDataset, target: LabeledDataset
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        # One batch of small decompositions instead of three. Diagonal laws need none.
+        if self.diagonal:
+            return None
+        laws = source.laws(), target.laws()
+        if any(part.covariance.is_diagonal for part in laws):
+            return None
+        factors = [part.covariance.compressed for part in laws]
+        if max(*factors[0].sizes, *factors[1].sizes) > SMALL_FACTORS:
+            return None
+        rows, sizes = torch.cat([part.rows for part in factors]), factors[0].sizes
+        every = Gaussians(
+            torch.cat([part.means for part in laws]), Factored(rows, sizes + factors[1].sizes)
+        )
+        dtype, k = torch.promote_types(source.x.dtype, target.x.dtype), len(sizes)
+        rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
+        table = bures(every, every, rtol=rtol).to(dtype)
+        return table[:k, k:], table[:k, :k], table[k:, k:]
+
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
         laws = diagonal_laws(data) if self.diagonal else data.laws()
         return (laws.means, laws.covariance.scales()) if laws.covariance.is_diagonal else ()
@@ -350,3 +381,29 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
     distances = distances if distances.is_floating_point() else distances.to(source.x)
     check_finite("the label distances", distances, "Check the label laws.")
     return distances
+
+
+def label_table(
+    source: LabeledDataset,
+    target: LabeledDataset,
+    distances: Tensor,
+    weight: float,
+    within: tuple[Tensor, Tensor] | None,
+) -> LabelTable:
+    """The label part of a cost from distances D between the laws of two datasets; and within each,
+    where labels are soft.
+    """
+    symmetric = source is target
+    distances = checked_distances(distances, source, target)
+    if within is not None and not symmetric:
+        first, second = within
+        within = (
+            checked_distances(first, source, source),
+            checked_distances(second, target, target),
+        )
+    sides = []
+    for data, size in zip((source, target), distances.shape, strict=True):
+        shares = data.probabilities
+        codes = law_rows(data) if shares is None else data.y
+        sides.append(Assignment(size, codes, shares))
+    return LabelTable(distances, (sides[0], sides[1]), weight, within, symmetric)

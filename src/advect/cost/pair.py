@@ -15,10 +15,10 @@ from advect.cost.features import FeatureCost, PointPair, largest_length
 from advect.cost.labels import (
     FEW_LAWS,
     SINGLE_LABELS,
-    Assignment,
     LabelCost,
     LabelTable,
     checked_distances,
+    label_table,
     n_laws,
 )
 from advect.data.dataset import LabeledDataset
@@ -51,7 +51,9 @@ class PairCost:
         sizes: Sizes | None = None,
     ) -> None:
         self.parts, self.source, self.target = parts, source, target
-        self._labels, self._known_sizes = labels, sizes
+        self._known_sizes = sizes
+        if labels is not None:  # known already
+            self.labels = labels
         self.feature_cost, self.label_cost, self.label_weight = parts
         self.features = features or self.feature_cost.between(source, target)
         self.has_labels = self.label_weight > 0 and self.label_cost.costs
@@ -72,28 +74,16 @@ class PairCost:
     @cached_property
     def labels(self) -> LabelTable | None:
         """The table of label distances with the assignments of samples to laws."""
-        if self._labels is not None or not self.has_labels:
-            return self._labels
-        # D between the laws of both datasets, and Q, Q' that assign samples to laws. Soft labels also
-        # need the distances within each dataset.
+        if not self.has_labels:
+            return None
+        # Soft labels also need the distances within each dataset.
         label, (source, target) = self.label_cost, self.sides
-        distances, symmetric = label(source, target), source is target
-        distances = checked_distances(distances, source, target)
-        assignments = []
-        for data, size in zip((source, target), distances.shape, strict=True):
-            shares = data.probabilities
-            codes = law_rows(data) if shares is None else data.y
-            assignments.append(Assignment(size, codes, shares))
-        within = None
+        distances, within = label(source, target), None
         if source.probabilities is not None or target.probabilities is not None:
             within = distances, distances
-            if not symmetric:
-                within = (
-                    checked_distances(label(source, source), source, source),
-                    checked_distances(label(target, target), target, target),
-                )
-        sides = assignments[0], assignments[1]
-        return LabelTable(distances, sides, self.label_weight, within, symmetric)
+            if source is not target:
+                within = label(source, source), label(target, target)
+        return label_table(source, target, distances, self.label_weight, within)
 
     @property
     def label_distances(self) -> Tensor:

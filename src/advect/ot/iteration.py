@@ -24,7 +24,7 @@ from advect.ot.dual import Balanced, Potentials
 from advect.ot.kernel import SMALL, Kernel
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
-_ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.2, 0.03, 60
+_ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.1, 0.03, 60
 # iterations after which a solve that is still far off anneals anew, at this ratio
 _RETRIES = ((300, 0.7), (2000, 0.85))
 _NEAR = 0.2  # marginal error from which Newton steps take over

@@ -163,8 +163,8 @@ class Sinkhorn(Solver):
             return replace(found, potentials=(found.potentials[0], found.potentials[0]))
         loop, scale = self._opened(cost, a, a, epsilon)
         kernel = loop.kernel
-        # Halving is cheap, and a tight answer lets d(A, A) vanish: aim at rounding, whatever the
-        # tolerance is.
+        # Halving is cheap, and a tight answer lets d(A, A) and velocities near the target vanish:
+        # aim at rounding, whatever the tolerance is.
         loop.solve_self(init, 16 * torch.finfo(kernel.dtype).eps, self.max_iter)
         tol = scale.tolerance(kernel.dtype, cost.dtype)
         if self.tol is not None:

@@ -111,25 +111,28 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
     zeros = [torch.zeros_like(data.weights) for data in (pairs[0].source, pairs[0].target)]
     if not pairs[0].has_labels or all(side.law is not None for side in pairs[0].sides):
         return zeros[0], zeros[1]
-    sides = [  # laws that a dataset carries do not depend on its samples
+    first, second = (  # laws that a dataset carries do not depend on its samples
         side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
-    ]
+    )
+    sides = first, second
     datasets = ((sides[0], sides[1]), (sides[0], sides[0]), (sides[1], sides[1]))
     label, total = pairs[0].label_cost, torch.zeros((), dtype=torch.float64)
-    solved = zip((1.0, -0.5, -0.5), datasets, pairs, divergence.solutions, strict=True)
+    with torch.enable_grad():
+        tables = label.together(*sides) or (None, None, None)
     # ⟨M, D⟩ of the three problems with fixed class plans M, as a function of the samples through D
-    for share, (source, target), pair, solution in solved:
+    problems = zip((1.0, -0.5, -0.5), datasets, tables, pairs, divergence.solutions, strict=True)
+    for share, (source, target), table, pair, solution in problems:
         assert pair.labels is not None
         plan = pair.labels.class_plan(solution.coupling).double()
         least = torch.minimum(plan.sum(dim=1, keepdim=True), plan.sum(dim=0, keepdim=True))
-        counts = plan > _LIGHT * least
+        plan = torch.where(plan > _LIGHT * least, plan, 0.0)
         if source is target:  # a law is at distance 0 from itself
-            counts = counts.fill_diagonal_(False)
-        if not bool(counts.any()):
+            plan = plan.fill_diagonal_(0)
+        if not bool(plan.any()):
             continue
         with torch.enable_grad():
-            distances = label(source, target).double()
-            total = total + share * pairs[0].label_weight / 2 * (plan * distances).sum()
+            distances = label(source, target) if table is None else table
+            total = total + share * pairs[0].label_weight / 2 * (plan * distances.double()).sum()
     if not total.requires_grad:  # distances that do not depend on samples, as those by name
         return zeros[0], zeros[1]
     total.backward()

@@ -242,6 +242,10 @@ class Transport:
         needed = _MATRICES * max(len(rho), len(target)) * len(rho) * dtype.itemsize
         limit = self._limit(needed, rho)
 
+        pairs = {}
+        if limit is None and rho.law_index is None:
+            pairs = dict(zip(SIDES, cost.between_all(rho, target), strict=True))
+
         def between(side: str) -> PairCost:
             if side == "cross":
                 return cost.between(rho, target)
@@ -251,7 +255,7 @@ class Transport:
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
-        return Triple(between, (weights, target.weights), dtype, limit, COPIES)
+        return Triple(between, (weights, target.weights), dtype, limit, COPIES, pairs)
 
     def _limit(self, needed: int, data: LabeledDataset) -> int | None:
         """Bytes for costs in blocks; None where matrices of so many bytes fit."""
