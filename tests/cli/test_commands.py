@@ -293,7 +293,7 @@ def test_no_file_is_run_by_name():
         code = "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "#")))
         found |= {(path.relative_to(root).as_posix(), door) for door in DOORS if door in code}
         found |= {(path.relative_to(root).as_posix(), "import") for _ in IMPORT.finditer(code)}
-    assert found == {("io/formats/registry.py", "import")}  # readers that register_format names
+    assert found == {("io/formats/registry.py", "import")}  # readers of formats
 
 
 def test_unexpected_errors_are_failures(cli, monkeypatch):

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.error import URLError
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from flow_cases import seeded
@@ -222,21 +221,6 @@ def test_colours_come_last(monkeypatch):
     assert data.samples[0, 7, 5].tolist() == [1.0, 0.0, 0.0]
 
 
-def test_tables_of_openml(monkeypatch, nothing_set):
-    names = pd.Categorical(["b", "a"], categories=["b", "a"])
-    frame = pd.DataFrame({"u": [1.0, 2.0], "c": ["x", "y"], "class": names})
-    openml = OpenML(monkeypatch, SimpleNamespace(frame=frame, target_names=["class"]))
-    data = load("openml:61?categorical=onehot")
-    assert data.classes == ("b", "a") and data.columns == ("u", "c=x", "c=y")
-    assert openml.asked[0]["data_id"] == 61 and openml.asked[0]["data_home"] == str(nothing_set)
-    assert load("openml:61?categorical=onehot&label=c").columns == ("u", "class=b", "class=a")
-    openml.answer = SimpleNamespace(frame=frame[["u"]], target_names=[])
-    assert not load("openml:61").labeled.any()
-    openml.answer = SimpleNamespace(frame=frame, target_names=["c", "class"])
-    with pytest.raises(InputError, match="one label column"):
-        load("openml:61")
-
-
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -272,7 +256,6 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ("mnist", {"label": "y"}, "the dataset mnist"),
     ("emnist_letters", {}, "Put emnist_letters.npz"),
     ("kmnist", {}, "no network"),
-    ("openml:abc", {}, "number"),
     ("toy:gausians", {}, "Did you mean 'gaussians'"),
     ("toy:moons?classes=3", {}, "option of moons"),
     ("run:{there}@-1", {}, "no recorded frames"),

@@ -1,5 +1,5 @@
 """Datasets by reference, one line of text such as ``csv:pets.csv?label=kind&n=2000``: by name, from files,
-from openml.org, synthetic, or a recorded frame."""
+synthetic, or a recorded frame."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from advect.data.dataset import LabeledDataset
 from advect.data.sampling import Draw
 from advect.io import formats as files
 from advect.io.adapters import source_fields
-from advect.io.formats import Content, register_format as register_format
+from advect.io.formats import Content
 from advect.io.formats.registry import OTHER_KINDS
-from advect.io.named import NAMES, fetch_table, open_named
+from advect.io.named import NAMES, open_named
 from advect.io.run_frames import open_frame
 from advect.io.synthetic import gaussians, moons, rings, swiss_roll
 
@@ -36,7 +36,6 @@ _SAMPLING = ("n", "balanced", "seed", "max_samples")
 _READERS: dict[str, tuple[str, Callable[..., Content | LabeledDataset], tuple[str, ...]]] = {
     "name": ("the dataset {}", open_named, ("split",)),
     "run": ("a frame", open_frame, ("units",)),
-    "openml": ("an OpenML table", fetch_table, ("label", "categorical", "target")),
 }
 # Types that a guess would get wrong: a column may be called 7, a delimiter may be a comma.
 _TEXTS = "delimiter encoding split dtype categorical channels units"
@@ -52,7 +51,7 @@ _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Reference:
-    """The parts of a reference. The kind is a format of files, ``"openml"``, ``"toy"`` or ``"run"``;
+    """The parts of a reference. The kind is a format of files, ``"toy"`` or ``"run"``;
     ``"name"`` for a named dataset, ``"path"`` for a file whose suffix says the format."""
 
     kind: str
@@ -129,9 +128,8 @@ def load(
 
     Args:
         ref: a name (see ``names()``), a path, or one of ``npz:path``, ``npy:path``, ``csv:path``,
-            ``parquet:path``, ``folder:directory``, ``idx:directory``, ``openml:number``,
-            ``name:digits``, ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and
-            ``run:directory@step=12``. The other arguments may follow it, as in
+            ``parquet:path``, ``folder:directory``, ``name:digits``, ``toy:gaussians``,
+            ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``. The other arguments may follow it, as in
             ``csv:pets.csv?label=kind&n=200``; special characters are percent-encoded. A name takes
             precedence over a file of that name; ``./digits`` is the file.
         n: number of samples to draw; None for all, or the default of a synthetic dataset.

