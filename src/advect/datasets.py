@@ -7,7 +7,7 @@ import lazy_loader as _lazy
 __getattr__, __dir__, __all__ = _lazy.attach(
     "advect.io",
     submod_attrs={
-        "loading": ["load"],
+        "loading": ["load", "register_format"],
         "named": ["names"],
         "synthetic": ["gaussians", "moons", "rings", "swiss_roll"],
     },

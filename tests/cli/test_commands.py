@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_networks import Layer
 
 import advect as ad
 from advect.cli.app import COMMANDS, build_app, main
@@ -69,8 +68,6 @@ BAD = [
     ["transfer", A, "-o", "sets"],
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
-    ["repurpose", "missing.onnx", A, B, "-o", "predictions.csv"],
-    ["repurpose", "model.pt", A, B, "-o", "predictions.csv"],
     ["drift", A, B, "--report", "page.txt"],
     ["shares", A, B, "-o", "weighted.csv"],
     ["audit", "missing.csv", "-o", "table.csv"],
@@ -197,19 +194,6 @@ def test_label(answer):
     pool = ad.datasets.load("pool.npz")
     unsure = Path("sure.csv").read_text().count(",,")
     assert pool.has_soft_labels and 0 < len(pool) == 60 - unsure
-
-
-def test_repurpose(answer):
-    reference, data = ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load(B)
-    network = Layer(inputs=2, out=3)
-    network.export(Path("model.onnx"), (2,))
-    words = ["repurpose", "model.onnx", "toy:gaussians?n=60", B, "--n-steps", 5]
-    found = answer(*words, "-o", "predictions.csv", "--report", "page.html")
-    wanted = ad.apps.repurpose(lambda x: network(x.float()), reference, data, n_steps=5)
-    assert found["accuracy on the labels of the flow"] == pytest.approx(wanted.accuracy)
-    rows = [line.split(",") for line in Path("predictions.csv").read_text().splitlines()]
-    assert [row[1] for row in rows[1:]] == list(map(str, wanted.predictions))
-    assert found["model"] == "model.onnx" and Path("page.html").exists()
 
 
 def test_flow_is_that_of_the_library(answer, cli):

@@ -27,7 +27,7 @@ from matplotlib.patches import Ellipse
 
 from advect import viz
 from advect.viz.tables import complete_part, plane_map
-from advect.viz.theme import DARK, LIGHT, short
+from advect.viz.theme import short
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -318,12 +318,6 @@ def test_curves_show_class_counts_that_change_and_several_flows(result):
     assert len(metric.lines) == 2
 
 
-def test_a_map_alone_has_the_colours_of_groups():
-    figure = viz.pairwise(planar(6), ["a/1", "a/2", "a/3", "b/1", "b/2", "b/3"], heat=False)
-    assert texts(figure.legends[0].get_texts()) == ["a", "b"]
-    assert [len(c.get_offsets()) for c in clouds(figure.axes[0])] == [3, 3]
-
-
 @pytest.mark.parametrize("suffix", ["gif", "webp"])
 def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
     path = viz.animation(result, tmp_path / "new" / f"flow.{suffix}", target=gaussians(1), fps=5)
@@ -338,15 +332,11 @@ def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
     assert np.mean(before) != pytest.approx(np.mean(after), rel=0.05)
 
 
-def test_trails_end_at_the_frame_and_the_theme_is_set(result):
-    with viz.style(dark=True):
-        dark = viz.particles(result, columns=2, trails=True)
-    first, last = dark.axes
+def test_trails_end_at_the_frame(result):
+    first, last = viz.particles(result, columns=2, trails=True).axes
     assert segments(first) == [] and {len(line) for line in segments(last)} == {4}
     starts = sorted(line[0, 0] for line in segments(last))
     assert np.allclose(starts, sorted(result.source.x[:, 0].tolist()))
-    assert to_hex(dark.get_facecolor()).upper() == DARK.ground
-    assert to_hex(viz.curves(result).get_facecolor()).upper() == LIGHT.ground
 
 
 ONE = [gaussians()]

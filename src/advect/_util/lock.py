@@ -33,11 +33,11 @@ class Hold:
         try:
             lock.acquire()
         except Timeout:
-            raise InputError(
-                "another process is writing to this directory",
-                f"{directory} ({self._writer()})",
-                "Wait, or choose another.",
-            ) from None
+            writer = "another process"
+            with suppress(OSError):
+                writer = self._file.read_text(errors="replace").strip()[:200] or writer
+            what, got = "another process is writing to this directory", f"{directory} ({writer})"
+            raise InputError(what, got, "Wait, or choose another.") from None
         except OSError as error:
             if self._file.is_symlink() or isinstance(error, PermissionError):
                 raise
@@ -48,12 +48,6 @@ class Hold:
         self._lock = lock
         with suppress(OSError):
             self._file.write_text(f"process {os.getpid()} on {platform.node()}\n")
-
-    def _writer(self) -> str:
-        try:
-            return self._file.read_text(errors="replace").strip()[:200] or "another thread"
-        except OSError:
-            return "another process"
 
     def release(self) -> None:
         """Let others write."""

@@ -65,7 +65,7 @@ COMMANDS = (
     *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.shares, ask.audit)),
     *(_command("Move", run) for run in (ask.suggest, flow.flow, flow.resume)),
     Command("map", "Use", "Fit a map on a flow or two datasets, and apply it.", _MAP),
-    *(_command("Use", run) for run in (use.transfer, use.label, use.repurpose)),
+    *(_command("Use", run) for run in (use.transfer, use.label)),
     *(_command("Look", run) for run in (look.show, look.report)),
 )
 

@@ -109,8 +109,6 @@ class Job:
 
 def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     """Read the datasets and build the objects of a run; errors in the input are raised here."""
-    what = "the run was written by advect 0.2"
-    refuse_if(config.old, what, directory, "Run the flow again, or resume it with advect 0.2.")
     inputs = read_inputs(config, running)
     objects, resolved = build_objects(config.settings, inputs, running)
     config = replace(config, settings=replace(config.settings, **resolved))

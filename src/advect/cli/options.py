@@ -68,7 +68,7 @@ Embedding = Annotated[
     str,
     Parameter(
         help="Where distances are measured: auto, features, gradients (of images), standardized "
-        "(columns), a number of principal components or model.onnx."
+        "(columns) or a number of principal components."
     ),
 ]
 Out = Annotated[Path, Parameter(alias="-o", group=OUTPUT, help="Where to write the result.")]

@@ -1,4 +1,4 @@
-"""Maps and applications: ``advect map``, ``transfer``, ``label`` and ``repurpose``.
+"""Maps and applications: ``advect map``, ``transfer`` and ``label``.
 
 A map is a directory: map.safetensors, and space.json with its feature space (empty if there is none)."""
 
@@ -30,7 +30,7 @@ from advect.cli.options import (
     Units,
 )
 from advect.cli.rundir import check_free, open_run, read_json
-from advect.cli.session import DATA_FILES, Facts, Session, onnx_model, session, write_json
+from advect.cli.session import DATA_FILES, Facts, Session, session, write_json
 
 
 def fit(
@@ -263,13 +263,8 @@ def label(
         some = labels.subset(sure.nonzero()[0])
         running.write("out", lambda path: write_atomically(path, _label_table(result, sure)))
         running.write("labeled", lambda path: some.save(path, overwrite=run.overwrite))
-        facts = {}
-        if relabel and bool(raw.labeled.any()):
-            pairs = [p for p in zip(result.labels, raw.labels, strict=True) if p[1] is not None]
-            facts["agreement"] = sum(new == old for new, old in pairs) / len(pairs)
-            running.note(f"agreement with the labels of the pool: {facts['agreement']:.1%}")
         shown = dataclasses.replace(result, dataset=labels)
-        running.finish(shown, facts, title=f"Labels of {pool}")
+        running.finish(shown, title=f"Labels of {pool}")
 
 
 def _label_table(result: Any, sure: Any) -> bytes:
@@ -289,50 +284,3 @@ def _label_table(result: Any, sure: Any) -> bytes:
         "known": result.known,
     }
     return pd.DataFrame(columns).to_csv(index=False).encode()
-
-
-def repurpose(
-    model: str,
-    reference: str,
-    data: str,
-    *,
-    out: Out,
-    n_steps: int = defaults.USE.n_steps,
-    step_size: float = defaults.USE.step_size,
-    label_weight: float = defaults.USE.label_weight,
-    run: Ask = ASK,
-) -> None:
-    """Classify data with a frozen model of other data, by moving the data to the model.
-
-    The result is a table, .csv, with a predicted class for each sample.
-
-    Args:
-        model: An ONNX file.
-        reference: A labeled sample of what the model was trained on.
-        data: What to classify; labeled, partly labeled or unlabeled.
-        n_steps: Number of steps of the flow.
-        step_size: Flow time of a step.
-        label_weight: Weight of labels in the cost of the flow.
-
-    Example:
-        advect repurpose model.onnx mnist digits --max-samples 300 -o predictions.csv
-    """
-    with session(run) as running:
-        import pandas as pd
-
-        running.file("out", out, ".csv")
-        network = onnx_model(model, "the model")
-        moved, target, _ = running.pair(data, reference)
-        result = ad.apps.repurpose(
-            network,
-            target,
-            moved,
-            n_steps=n_steps,
-            step_size=step_size,
-            label_weight=label_weight,
-            bounds=image_bounds(moved, target),
-            progress=running.progress,
-        )
-        table = pd.DataFrame({"prediction": result.predictions}).to_csv(index_label="row")
-        running.write("out", lambda path: write_atomically(path, table.encode()))
-        running.finish(result, title=f"{data} with {model}")

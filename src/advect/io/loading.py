@@ -20,7 +20,6 @@ from advect.data.sampling import Draw
 from advect.io import formats as files
 from advect.io.adapters import source_fields
 from advect.io.formats import Content
-from advect.io.formats.registry import OTHER_KINDS
 from advect.io.named import NAMES, open_named
 from advect.io.run_frames import open_frame
 from advect.io.synthetic import gaussians, moons, rings, swiss_roll
@@ -74,7 +73,7 @@ class Reference:
             repr(ref),
             "Pass text such as 'mnist' or 'csv:pets.csv'.",
         )
-        names, kinds = list(names), (*files.formats(), *OTHER_KINDS)
+        names, kinds = list(names), (*files.formats(), *_READERS, "toy")
         path, _, query = ref.partition("?")
         options = {
             name: typed(text, _TYPES.get(name, ""))
@@ -100,15 +99,6 @@ class Reference:
                 check_known("dataset", path, names)
         return cls("path", path, options)
 
-    def merged(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Its options and ``arguments``; an option in both must be the same."""
-        for name in self.options.keys() & arguments.keys():
-            pair = (self.options[name], arguments[name])
-            first, second = (tuple(value) if type(value) is list else value for value in pair)
-            got = f"{first!r} in the reference and {second!r} as an argument"
-            refuse_if(first != second, f"{name} is given twice", got, "Leave one of them out.")
-        return {**self.options, **arguments}
-
 
 def load(
     ref: str | os.PathLike[str],
@@ -129,7 +119,8 @@ def load(
     Args:
         ref: a name (see ``names()``), a path, or one of ``npz:path``, ``npy:path``, ``csv:path``,
             ``parquet:path``, ``folder:directory``, ``name:digits``, ``toy:gaussians``,
-            ``run:directory@-1`` (a frame by position) and ``run:directory@step=12``. The other arguments may follow it, as in
+            ``run:directory@-1`` (a frame by position). The other arguments may follow it, and are preferred if
+            passed, as in
             ``csv:pets.csv?label=kind&n=200``; special characters are percent-encoded. A name takes
             precedence over a file of that name; ``./digits`` is the file.
         n: number of samples to draw; None for all, or the default of a synthetic dataset.
@@ -157,7 +148,7 @@ def load(
     arguments = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples}
     arguments |= {"split": split, **options}
     arguments = {name: value for name, value in arguments.items() if value is not None}
-    options = reference.merged(arguments)
+    options = {**reference.options, **arguments}
     kind, path = reference.kind, reference.path
     if kind == "toy" or (kind == "name" and path in _TOYS):
         return _draw_toy(path, options)
@@ -177,6 +168,31 @@ def load(
     elif (rows := draw.rows(data.y, data.classes)) is not None:
         data = data.subset(rows)
     return data
+
+
+def register_format(name: str, read: Callable[..., LabeledDataset]) -> None:
+    """Register a kind of reference for ``load`` and the command line, in this process.
+
+    Args:
+        name: the name in references: ``name:path?option=value``.
+        read: called with the path and the options. Returns a dataset.
+
+    Example:
+        >>> import json, tempfile, pathlib, advect as ad
+        >>> def read_points(path, *, scale=1.0):
+        ...     points = json.loads(pathlib.Path(path).read_text())
+        ...     return ad.LabeledDataset([[scale * x] for x in points["x"]], points["y"])
+        >>> ad.datasets.register_format("points", read_points)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "two.json")
+        ...     _ = path.write_text('{"x": [1, 2], "y": ["a", "b"]}')
+        ...     print(ad.datasets.load(f"points:{path}?scale=2").x.flatten().tolist())
+        [2.0, 4.0]
+    """
+    taken = (*files.formats(), "toy", "path", "name", "run")
+    what, remedy = "a format needs a free name of letters, digits, +, - and _", "Choose another."
+    refuse_if(name in taken or not _SCHEME.fullmatch(f"{name}:"), what, repr(name), remedy)
+    _READERS[name] = (f"{name} references", read, tuple(inspect.signature(read).parameters)[1:])
 
 
 def _draw_toy(name: str, options: dict[str, Any]) -> LabeledDataset:

@@ -15,12 +15,13 @@ from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
 from advect.transport.distance import Distance
 from advect.viz.theme import (
+    HEAT,
+    LIGHT,
     SMALL,
     TEXT,
     add_legend,
     class_marks,
     dress,
-    look,
     new_figure,
     short,
     text_width,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_NUMBERED = 15  # rows and columns up to which numbers fit their cells
+_DARK_SHADE = 0.7  # numbers are white on shades above this one
 _MAX_NAMED = 150  # points of a map with names
 
 
@@ -68,7 +70,7 @@ def class_table(
     figure, axes = _heat_map(values, table.rows, table.columns, title)
     for name, partner in partners.items():
         corner = table.columns.index(partner) - 0.5, table.rows.index(name) - 0.5
-        frame = {"edgecolor": look().palette[0], "linewidth": 1.5, "zorder": 3}
+        frame = {"edgecolor": LIGHT.palette[0], "linewidth": 1.5, "zorder": 3}
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, **frame))
     axes.set(xlabel="target class", ylabel="source class")
     return figure
@@ -94,19 +96,19 @@ def _heat_map(
     figure = new_figure(max(wide, text_width([title], TEXT) + 0.2), tall)
     axes = figure.add_subplot()
     if title:
-        figure.suptitle(title, fontsize=TEXT, color=look().ink)
-    now, known = look(), values[np.isfinite(values)]
+        figure.suptitle(title, fontsize=TEXT, color=LIGHT.ink)
+    known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = low if lowest is None else min(low, lowest)
     scale = Normalize(low, high if high > low else low + 1)
-    colours = LinearSegmentedColormap.from_list("heat", now.heat).with_extremes(bad=now.ground)
+    colours = LinearSegmentedColormap.from_list("heat", HEAT).with_extremes(bad=LIGHT.ground)
     image = axes.imshow(values, cmap=colours, norm=scale, aspect="auto", interpolation="nearest")
     for r, c in np.argwhere(~np.isfinite(values)):
-        hatch = {"facecolor": now.grid, "edgecolor": now.line, "hatch": "////", "linewidth": 0}
+        hatch = {"facecolor": LIGHT.grid, "edgecolor": LIGHT.line, "hatch": "////", "linewidth": 0}
         axes.add_patch(Rectangle((c - 0.5, r - 0.5), 1, 1, **hatch))
     for r, c in np.argwhere(np.isfinite(values) & numbered):
         number = float(values[r, c])
-        colour = _readable_on(tuple(colours(scale(number))))
+        colour = "#FEFEFE" if scale(number) > _DARK_SHADE else "#000000"
         place = {"ha": "center", "va": "center", "fontsize": SMALL}
         axes.text(c, r, _number(number, high), color=colour, **place)
     dress(axes, bare=True)
@@ -137,13 +139,6 @@ def _cell(rows: int, columns: int) -> tuple[bool, float, float]:
     return False, min(0.2, 5.5 / columns), min(0.18, 5.0 / rows)
 
 
-def _readable_on(colour: tuple[float, ...]) -> str:
-    """White or black, whichever has the larger contrast with a colour (at least 4.5)."""
-    rgb = np.array(colour[:3])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return "#FEFEFE" if linear @ (0.2126, 0.7152, 0.0722) < 0.179 else "#000000"
-
-
 def pairwise(
     values: Any,
     names: Sequence[Hashable] | None = None,
@@ -155,8 +150,7 @@ def pairwise(
 
     The heat map has near datasets next to each other (hierarchical clustering by average distances).
     The map minimizes the squared error of the distances (metric scaling); its title has Kruskal's
-    stress √(Σ (δ − d)² / Σ d²). Datasets whose names have a common part before "/" have a common
-    colour.
+    stress √(Σ (δ − d)² / Σ d²).
 
     Args:
         values: (k, k) symmetric array of distances, or what ``ad.pairwise`` returned. NaN marks a
@@ -237,18 +231,11 @@ def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
 
 
 def _map(distances: np.ndarray, names: Sequence[Hashable], title: str | None) -> Figure:
-    """Points in the colours of their groups, which are the parts of the names before "/"."""
+    """Points with names."""
     points, stress = plane_map(distances)
     figure = new_figure(6.4, 6.0)
     axes = figure.add_subplot()
-    groups = [str(name).partition("/")[0] for name in names]
-    grouped = 1 < len(set(groups)) < len(points)
-    for group, mark in class_marks(groups if grouped else [""]).items():
-        part = points[[not grouped or other == group for other in groups]]
-        looks = {"color": mark.colour, "marker": mark.marker, "linewidths": 0, "zorder": 3}
-        axes.scatter(*part.T, s=24, label=short(group), **looks)
-    if grouped:
-        add_legend(figure, axes.collections)
+    axes.scatter(*points.T, s=24, color=LIGHT.palette[0], linewidths=0, zorder=3)
     middle = (points.max(axis=0) + points.min(axis=0)) / 2
     half = 0.75 * max(float(np.ptp(points, axis=0).max()), 1e-12)  # with room for names
     (left, bottom), (right, top) = middle - half, middle + half
@@ -257,15 +244,8 @@ def _map(distances: np.ndarray, names: Sequence[Hashable], title: str | None) ->
     axes.set_title(f"{title} ({kind})" if title else kind)
     axes.locator_params(nbins=4)
     dress(axes, grid=True)
-    if len(names) > _MAX_NAMED:
-        return figure
-    apart = squareform(pdist(points)) + np.diag(np.full(len(points), np.inf))
-    looks = {"fontsize": SMALL if len(names) <= 15 else 5.5, "color": look().ink, "zorder": 4}
-    for name, point, nearest in zip(names, points, points[apart.argmin(axis=1)], strict=True):
-        right, above = point >= nearest  # the name is on the side away from the nearest point
-        sides = {"ha": "left" if right else "right", "va": "bottom" if above else "top"}
-        offset = (3 if right else -3, 2 if above else -2)
-        axes.annotate(
-            short(name), point, offset, textcoords="offset points", **sides, **looks
-        ).set_in_layout(False)
+    looks = {"fontsize": SMALL if len(names) <= 15 else 5.5, "color": LIGHT.ink, "zorder": 4}
+    for name, point in zip(names, points, strict=True) if len(names) <= _MAX_NAMED else ():
+        label = axes.annotate(short(name), point, (3, 2), textcoords="offset points", **looks)
+        label.set_in_layout(False)
     return figure

@@ -33,7 +33,6 @@ _FORMATS = {
 }
 _ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _KINDS = {suffix: kind for kind, form in _FORMATS.items() for suffix in form.suffixes}
-OTHER_KINDS = ("name", "toy", "run")  # of references, besides formats of files
 
 
 def _load(function: str) -> Any:
@@ -85,6 +84,8 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
     writers = {s: writer for s, writer in writers.items() if writer} | {"": "folder.write_folder"}
     check_known("suffix of a file to write", suffix, writers)
     try:
+        if path.exists():
+            check_regular(path)
         refuse_if(
             path.is_file() and not overwrite,
             "the path exists already",
