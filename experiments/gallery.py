@@ -154,9 +154,6 @@ def figures(
         "pca": lambda: viz.particles(written, mnist, columns=4),
         "pairwise": lambda: viz.pairwise(values, list(toys)),
         "pairwise-big": lambda: viz.pairwise(*_cities(28)),
-        "dataset-map": lambda: viz.pairwise(
-            values, [f"{name[0]}/{name}" for name in toys], heat=False
-        ),
     }
     films: dict[str, Callable[[Path], Path]] = {
         "particles.gif": lambda path: viz.animation(moved, path, target=goal),

@@ -69,7 +69,6 @@ BAD = [
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
     ["drift", A, B, "--report", "page.txt"],
-    ["shares", A, B, "-o", "weighted.csv"],
     ["audit", "missing.csv", "-o", "table.csv"],
     ["audit", A, "-o", "table.txt"],
     ["audit", A, "-o", "same.csv", "--cleaned", "same.csv"],
@@ -165,8 +164,6 @@ def test_questions(answer, cli):
     assert Path("c.csv").read_text().count("\n") > 3 and Path("c.html").exists()
     answer("audit", A, "-o", "a.csv", "--cleaned", "clean.npz", "--report", "a.html")
     assert Path("a.csv").read_text().count("\n") == 31 and len(ad.datasets.load("clean.npz")) <= 30
-    answer("shares", A, A + "&seed=5", "-o", "weighted.npz")
-    assert ad.datasets.load("weighted.npz").weights.sum() == pytest.approx(1)
 
 
 def test_suggest_is_a_configuration(answer, cli):
@@ -187,8 +184,8 @@ def test_transfer(answer, cli):
 
 def test_label(answer):
     words = ["label", "toy:gaussians?n=60", "toy:gaussians?n=12&seed=1", "--relabel"]
-    found = answer(*words, "-o", "labels.csv", "--report", "labels.html")
-    assert found["agreement"] > 0.6 and Path("labels.csv").read_text().count("\n") == 61
+    answer(*words, "-o", "labels.csv", "--report", "labels.html")
+    assert Path("labels.csv").read_text().count("\n") == 61
     words += ["--labeled", "pool.npz", "--soft", "--confidence", 0.9]
     answer(*words, "-o", "sure.csv")
     pool = ad.datasets.load("pool.npz")
@@ -212,12 +209,6 @@ def test_flow_is_that_of_the_library(answer, cli):
     assert Path("moved.csv").read_text().count("\n") == 31
     code, out, _ = cli("show", "run")
     assert code == 0 and "completed" in out
-
-
-def test_map_of_two_datasets(answer):
-    answer("map", "fit", A, B, "--map.updates", 5, "-o", "fitted")
-    answer("map", "apply", "fitted", A, "-o", "moved.npz")
-    assert len(ad.datasets.load("moved.npz")) == 30
 
 
 @pytest.mark.parametrize(
@@ -304,12 +295,10 @@ def functions():
         "matrix": ad.pairwise,
         "drift": ad.drift,
         "compare": ad.compare,
-        "shares": ad.class_shares,
         "audit": ad.audit,
         "suggest": ad.suggest,
         "transfer": ad.apps.transfer,
         "label": ad.apps.label,
-        "repurpose": ad.apps.repurpose,
         "flow": ad.flow,
     }
     return [(one.functions[one.name], public[one.name]) for one in COMMANDS if one.name in public]

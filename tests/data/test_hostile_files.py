@@ -60,11 +60,11 @@ KINDS = ["pipe", "device", "socket"]
 def test_pipes_and_devices_are_refused(kind, name, tmp_path):
     place = strange(tmp_path / name, kind)
     for read in (open_source, kind_of, ad.datasets.load):
-        with within(5), pytest.raises(InputError, match=f"not a file .*{name}, a {kind}"):
+        with within(5), pytest.raises(InputError, match=f"not a file .*{name}"):
             read(place)
     picture(tmp_path / "f" / "a" / "x.png")
     strange(tmp_path / "f" / "a" / "y.png", kind)
-    with within(5), pytest.raises(InputError, match=f"not a file or directory; got .*a {kind}"):
+    with within(5), pytest.raises(InputError, match="not a file or directory; got .*y.png"):
         open_source(tmp_path / "f").read()
 
 

@@ -25,7 +25,6 @@ class Hold:
         self._lock: BaseFileLock | None = None
         self._pid = os.getpid()
         path = directory.resolve()
-        self._made = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
         self._file = path / ".lock" if inside else path.with_name(f"{hidden_name(path)}.lock")
@@ -58,9 +57,6 @@ class Hold:
             with suppress(OSError):  # while it is held, so that nobody removes the lock of another
                 self._file.unlink()
         lock.release()
-        for folder in self._made:
-            with suppress(OSError):
-                folder.rmdir()
 
     def __enter__(self) -> Hold:
         return self

@@ -181,10 +181,9 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
     source_name, target_name = story.names
     title, samples = f"Flow of {source_name}", f"{frames.n_all:,}"
     classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
-    settings = {source_name: described(frames.before, frames.n_all)}
+    settings = {"sample shape": " × ".join(map(str, frames.before.sample_shape))}
     if target is not None:
         title, samples = f"{source_name} → {target_name}", f"{samples} → {len(target):,}"
-        settings[target_name] = described(target, len(target))
         classes += f" → {len(target.classes)}"
     return {
         "title": story.title or title,
@@ -206,21 +205,6 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
         "command": story.command,
         "last": len(frames.steps) - 1,
     }
-
-
-def described(data: LabeledDataset, n: int) -> str:
-    """A dataset in a few words.
-
-    Example:
-        >>> import advect as ad
-        >>> described(ad.datasets.load("digits", n=20), 1797)
-        '1,797 samples of shape 8 × 8, classes: 10'
-    """
-    shape = " × ".join(map(str, data.sample_shape))
-    labels = f"target {', '.join(target_names(data))}"
-    if has_classes(data):
-        labels = f"classes: {len(data.classes)}"
-    return f"{n:,} samples of shape {shape}, {labels}"
 
 
 def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | None]:

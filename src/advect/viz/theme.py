@@ -56,20 +56,12 @@ class Mark(NamedTuple):
 
 
 def class_marks(names: Iterable[Hashable], look: Look = LIGHT) -> dict[Hashable, Mark]:
-    """A mark for each name: ten colours, then the same colours nearer to the ink with another
-    marker, and so on.
-    """
+    """A mark for each name: ten colours, then the same colours with another marker, and so on."""
     marks = {}
     for position, name in enumerate(dict.fromkeys(names)):
         turn, place = divmod(position, len(look.palette))
-        colour = _mixed(look.palette[place], look.ink, (0.0, 0.35)[turn % 2])
-        marks[name] = Mark(colour, MARKERS[turn % len(MARKERS)])
+        marks[name] = Mark(look.palette[place], MARKERS[turn % len(MARKERS)])
     return marks
-
-
-def _mixed(colour: str, other: str, share: float) -> str:
-    pairs = ((int(colour[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round((1 - share) * a + share * b):02X}" for a, b in pairs)
 
 
 def new_figure(width: float, height: float) -> Figure:
