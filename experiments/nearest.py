@@ -303,7 +303,8 @@ def draw(path: str) -> None:
 
     sets = drawn(SEEDS[0])
     apart = gaps(np.stack([ad.embed(data).vector for data in sets.values()]))
-    points = MDS(2, dissimilarity="precomputed", random_state=0).fit_transform(apart)
+    found = MDS(2, dissimilarity="precomputed", random_state=0).fit_transform(apart)
+    points = np.asarray(found)
     groups = [name.partition("/")[0] for name in sets]
     figure = Figure(figsize=(6.4, 6.0), layout="constrained")
     axes = figure.add_subplot(title="Thirty sets")
