@@ -154,9 +154,6 @@ def figures(
         "pca": lambda: viz.particles(written, mnist, columns=4),
         "pairwise": lambda: viz.pairwise(values, list(toys)),
         "pairwise-big": lambda: viz.pairwise(*_cities(28)),
-        "dataset-map": lambda: viz.pairwise(
-            values, [f"{name[0]}/{name}" for name in toys], heat=False
-        ),
     }
     films: dict[str, Callable[[Path], Path]] = {
         "particles.gif": lambda path: viz.animation(moved, path, target=goal),
@@ -178,23 +175,18 @@ def _cities(k: int) -> tuple[np.ndarray, list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--quick", action="store_true", help="few samples, and a light ground alone"
-    )
+    parser.add_argument("--quick", action="store_true", help="few samples")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where to write")
     parser.add_argument("--only", help="names of figures that begin so")
     options = parser.parse_args()
     torch.set_num_threads(1)  # the matrices are small
     drawn, films = figures(options.quick)
-    for dark in (False,) if options.quick else (False, True):
-        ground = "dark" if dark else "light"
-        with viz.style(dark=dark):
-            for name, draw in drawn.items():
-                if name.startswith(options.only or ""):
-                    print(viz.save(draw(), options.out / f"{name}-{ground}.png"))
-            for name, write in films.items():
-                if name.startswith(options.only or ""):
-                    print(write(options.out / f"{ground}-{name}"))
+    for name, draw in drawn.items():
+        if name.startswith(options.only or ""):
+            print(viz.save(draw(), options.out / f"{name}.png"))
+    for name, write in films.items():
+        if name.startswith(options.only or ""):
+            print(write(options.out / name))
 
 
 if __name__ == "__main__":

@@ -297,12 +297,23 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def draw(path: str) -> None:
-    """The map of the sets of the first draw."""
-    from advect import viz
+    """The map of the sets of the first draw (metric scaling), in the colours of their datasets."""
+    from matplotlib.figure import Figure
+    from sklearn.manifold import MDS
 
     sets = drawn(SEEDS[0])
     apart = gaps(np.stack([ad.embed(data).vector for data in sets.values()]))
-    viz.save(viz.pairwise(apart, list(sets), title="Thirty sets", heat=False), path, dpi=110)
+    found = MDS(2, dissimilarity="precomputed", random_state=0).fit_transform(apart)
+    points = np.asarray(found)
+    groups = [name.partition("/")[0] for name in sets]
+    figure = Figure(figsize=(6.4, 6.0), layout="constrained")
+    axes = figure.add_subplot(title="Thirty sets")
+    for group in dict.fromkeys(groups):
+        axes.scatter(*points[[other == group for other in groups]].T, s=24, label=group)
+    for name, point in zip(sets, points, strict=True):
+        axes.annotate(name, point, (3, 2), textcoords="offset points", fontsize=5.5)
+    figure.legend(loc="outside lower center", ncols=5)
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

@@ -74,13 +74,12 @@ def try_it(wheel: Path) -> None:
         )
         advect, work = place / "env" / "bin" / "advect", place / "work"
         work.mkdir()
-        home = {"ADVECT_CACHE": str(place / "cache")}
-        run(advect, "--version", cwd=work, **home)
-        run(advect, "data", "list", cwd=work, **home)
+        run(advect, "--version", cwd=work)
+        run(advect, "data", "list", cwd=work)
         flow = ("flow", "toy:gaussians?n=60", "toy:moons?n=60", "--n-steps", "5", "-o", "run")
-        run(advect, *flow, cwd=work, **home)
-        run(advect, "report", "run", cwd=work, **home)
-        run(advect, "show", "run", cwd=work, **home)
+        run(advect, *flow, cwd=work)
+        run(advect, "report", "run", cwd=work)
+        run(advect, "show", "run", cwd=work)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from advect._util.atomic import write_atomically
 
 PAGE = Path(__file__).parents[1] / "docs" / "licences.md"
-EXTRAS = ("onnx", "tables", "data")
+EXTRAS = ("data",)
 WORDS = """# Licences
 
 advect is under the MIT licence. What it needs, and what that needs in turn, with the licence that each

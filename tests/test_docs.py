@@ -24,7 +24,6 @@ def blocks(guide: Path) -> list[CodeType]:
 def test_guides_run(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADVECT_DATA", "")  # a guide may set it
-    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "cache"))
     names: dict[str, object] = {}
     for block in blocks(guide):
         exec(block, names)

@@ -58,7 +58,6 @@ def build(folder: Path) -> str:
     settings = {
         "PYTHONPATH": str(folder / "src"),
         "ADVECT_DOCS_GALLERY": "first_flow",
-        "ADVECT_CACHE": str(folder / "cache"),
         **dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9"),  # no one is there
     }
     options = {"cwd": folder, "env": os.environ | settings, "capture_output": True, "text": True}

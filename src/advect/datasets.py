@@ -1,4 +1,4 @@
-"""Datasets by reference: by name, from files, from openml.org, synthetic, or a recorded frame.
+"""Datasets by reference: by name, from files, synthetic, or a recorded frame.
 
 The names are imported on first use, so that listing files does not import torch."""
 

@@ -1,13 +1,10 @@
 """Shares of classes by transport: against the truth, laws, and what is refused."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
 import advect as ad
-from advect.cli.app import main
 
 
 def blobs(counts, seed=0, shift=0.0, dim=3):
@@ -93,19 +90,3 @@ def test_what_is_refused():
     ):
         with pytest.raises(ad.InputError):
             call()
-
-
-def test_the_command(tmp_path, capsys):
-    source, target, out = (str(tmp_path / f"{name}.npz") for name in ("a", "b", "out"))
-    blobs((30, 10)).save(source)
-    blobs((10, 30), seed=1).save(target)
-    assert main(["shares", source, target, "-o", out, "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    found = {row["class"]: row["proportion"] for row in facts["Proportions"]}
-    assert found == pytest.approx({"a": 0.25, "b": 0.75}, abs=0.01)
-    kept = ad.datasets.load(out)
-    np.testing.assert_allclose(kept.class_mass, [0.25, 0.75], atol=0.01)
-    assert main(["shares", source, target, "-o", out]) == 2  # there is one already
-    assert main(["shares", source, target, "-o", str(tmp_path / "out.csv")]) == 2
-    assert main(["shares", source, target, "--solver.name", "exact"]) == 2
-    assert main(["shares", source, target, "--solver.reach", "5", "--solver.epsilon", "1"]) == 0

@@ -12,7 +12,6 @@ from advect.cli.app import main
 def empty(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADVECT_DATA", "")
-    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
     monkeypatch.setattr("os.fsync", lambda _: None)
     return tmp_path
 

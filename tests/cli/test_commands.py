@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_networks import Layer
 
 import advect as ad
 from advect.cli.app import COMMANDS, build_app, main
@@ -69,10 +68,7 @@ BAD = [
     ["transfer", A, "-o", "sets"],
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
-    ["repurpose", "missing.onnx", A, B, "-o", "predictions.csv"],
-    ["repurpose", "model.pt", A, B, "-o", "predictions.csv"],
     ["drift", A, B, "--report", "page.txt"],
-    ["shares", A, B, "-o", "weighted.csv"],
     ["audit", "missing.csv", "-o", "table.csv"],
     ["audit", A, "-o", "table.txt"],
     ["audit", A, "-o", "same.csv", "--cleaned", "same.csv"],
@@ -168,8 +164,6 @@ def test_questions(answer, cli):
     assert Path("c.csv").read_text().count("\n") > 3 and Path("c.html").exists()
     answer("audit", A, "-o", "a.csv", "--cleaned", "clean.npz", "--report", "a.html")
     assert Path("a.csv").read_text().count("\n") == 31 and len(ad.datasets.load("clean.npz")) <= 30
-    answer("shares", A, A + "&seed=5", "-o", "weighted.npz")
-    assert ad.datasets.load("weighted.npz").weights.sum() == pytest.approx(1)
 
 
 def test_suggest_is_a_configuration(answer, cli):
@@ -190,26 +184,13 @@ def test_transfer(answer, cli):
 
 def test_label(answer):
     words = ["label", "toy:gaussians?n=60", "toy:gaussians?n=12&seed=1", "--relabel"]
-    found = answer(*words, "-o", "labels.csv", "--report", "labels.html")
-    assert found["agreement"] > 0.6 and Path("labels.csv").read_text().count("\n") == 61
+    answer(*words, "-o", "labels.csv", "--report", "labels.html")
+    assert Path("labels.csv").read_text().count("\n") == 61
     words += ["--labeled", "pool.npz", "--soft", "--confidence", 0.9]
     answer(*words, "-o", "sure.csv")
     pool = ad.datasets.load("pool.npz")
     unsure = Path("sure.csv").read_text().count(",,")
     assert pool.has_soft_labels and 0 < len(pool) == 60 - unsure
-
-
-def test_repurpose(answer):
-    reference, data = ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load(B)
-    network = Layer(inputs=2, out=3)
-    network.export(Path("model.onnx"), (2,))
-    words = ["repurpose", "model.onnx", "toy:gaussians?n=60", B, "--n-steps", 5]
-    found = answer(*words, "-o", "predictions.csv", "--report", "page.html")
-    wanted = ad.apps.repurpose(lambda x: network(x.float()), reference, data, n_steps=5)
-    assert found["accuracy on the labels of the flow"] == pytest.approx(wanted.accuracy)
-    rows = [line.split(",") for line in Path("predictions.csv").read_text().splitlines()]
-    assert [row[1] for row in rows[1:]] == list(map(str, wanted.predictions))
-    assert found["model"] == "model.onnx" and Path("page.html").exists()
 
 
 def test_flow_is_that_of_the_library(answer, cli):
@@ -228,12 +209,6 @@ def test_flow_is_that_of_the_library(answer, cli):
     assert Path("moved.csv").read_text().count("\n") == 31
     code, out, _ = cli("show", "run")
     assert code == 0 and "completed" in out
-
-
-def test_map_of_two_datasets(answer):
-    answer("map", "fit", A, B, "--map.updates", 5, "-o", "fitted")
-    answer("map", "apply", "fitted", A, "-o", "moved.npz")
-    assert len(ad.datasets.load("moved.npz")) == 30
 
 
 @pytest.mark.parametrize(
@@ -293,7 +268,7 @@ def test_no_file_is_run_by_name():
         code = "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "#")))
         found |= {(path.relative_to(root).as_posix(), door) for door in DOORS if door in code}
         found |= {(path.relative_to(root).as_posix(), "import") for _ in IMPORT.finditer(code)}
-    assert found == {("io/formats/registry.py", "import")}  # readers that register_format names
+    assert found == {("io/formats/registry.py", "import")}  # readers of formats
 
 
 def test_unexpected_errors_are_failures(cli, monkeypatch):
@@ -320,12 +295,10 @@ def functions():
         "matrix": ad.pairwise,
         "drift": ad.drift,
         "compare": ad.compare,
-        "shares": ad.class_shares,
         "audit": ad.audit,
         "suggest": ad.suggest,
         "transfer": ad.apps.transfer,
         "label": ad.apps.label,
-        "repurpose": ad.apps.repurpose,
         "flow": ad.flow,
     }
     return [(one.functions[one.name], public[one.name]) for one in COMMANDS if one.name in public]

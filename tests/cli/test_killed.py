@@ -24,7 +24,6 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setenv("ADVECT_CACHE", str(place / ".cache"))
         assert main(["flow", A, B, "-o", "run", "--n-steps", "8", "--no-report", *SMALL]) == 0
         assert main(["flow", A, B, "-o", "whole", "--n-steps", "16", "--no-report", *SMALL]) == 0
         assert main(["map", "fit", "whole", "-o", "map", "--map", "nearest", "-q"]) == 0
@@ -35,7 +34,6 @@ def made(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def place(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path

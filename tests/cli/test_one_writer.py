@@ -168,14 +168,15 @@ def test_a_closed_terminal_stops_the_flow():
 
 def test_signals_to_be_ignored_are():
     """nohup, and a script that puts a run in the background."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
     try:
-        with _signals_as_interrupts():
-            signal.raise_signal(signal.SIGHUP)
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(signal.SIGTERM)
+        _signals_as_interrupts()
+        signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGHUP, before[0])
+        signal.signal(signal.SIGTERM, before[1])
 
 
 def test_renames_are_flushed_with_their_directory(monkeypatch, tmp_path):

@@ -7,7 +7,6 @@ import pytest
 
 import advect as ad
 from advect.cli.app import main
-from advect.cli.rundir import foreign_file
 
 S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
 SHORT = ("--n-steps", "1", "--no-report", "-q")
@@ -108,10 +107,3 @@ def test_the_directory_that_one_is_in_is_not_replaced(monkeypatch, kept):
     Path("../empty").mkdir()
     monkeypatch.chdir("../empty")
     assert main(["flow", S, T, "-o", ".", *SHORT]) == 0
-
-
-def test_layouts_know_all_that_is_written():
-    assert main(["flow", S, T, "-o", "run", "--n-steps", "2", "-q"]) == 0
-    assert main([*FIT]) == 0 and main([*TRANSFER]) == 0
-    for kind, place in (("run", "run"), ("map", "map"), ("sets", "sets")):
-        assert foreign_file(Path(place), kind)[0] is None, place

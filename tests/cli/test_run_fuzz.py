@@ -30,7 +30,6 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setenv("ADVECT_CACHE", str(place / ".cache"))
         patch.setattr("os.fsync", lambda _: None)
         words = "--n-steps 4 --record-every 1 --checkpoint-every 2 --dynamics jd-fl --no-report -q"
         assert main(["flow", A, B, "-o", "run", *words.split()]) == 0
@@ -40,7 +39,6 @@ def made(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def place(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / ".cache"))
     monkeypatch.setattr("os.fsync", lambda _: None)
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)

@@ -53,12 +53,6 @@ def corpus(kind, place):
         file = io.BytesIO()
         np.save(file, np.arange(60, dtype=np.uint8).reshape(3, 4, 5))
         return "a.npy", [(file.getvalue(), {})]
-    if kind == "idx":
-        labels = bytes([0, 0, 8, 1, 0, 0, 0, 3, 0, 1, 2])
-        (place / "m").mkdir()
-        (place / "m" / "train-labels-idx1-ubyte").write_bytes(labels)
-        images = bytes([0, 0, 8, 3]) + struct.pack(">3I", 3, 4, 4) + bytes(48)
-        return "m/train-images-idx3-ubyte", [(images, {})]
     (place / "f" / "a").mkdir(parents=True)
     image, file = Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)), io.BytesIO()
     image.save(file, kind)
@@ -139,7 +133,7 @@ def attack(kind, count, place, monkeypatch):
     assert refused > 0, "hardly anything was damaged"
 
 
-KINDS = ["npz", "npy", "csv", "csv.gz", "parquet", "idx", "png", "jpeg", "tiff"]
+KINDS = ["npz", "npy", "csv", "csv.gz", "parquet", "png", "jpeg", "tiff"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -48,10 +48,8 @@ def test_maps(name, tmp_path):
 
 
 def test_a_run_directory(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("ADVECT_CACHE", str(tmp_path / "cache"))
     run = shutil.copytree(cases.HERE / "run", tmp_path / "run")
     assert ad.Trajectory.open(run).indices == [0, 1, 2, 3]
-    assert main(["resume", str(run), "--n-steps", "6", "--no-report"]) == 2
-    assert "advect 0.2" in capsys.readouterr().err
-    assert main(["show", str(run)]) == 0
-    assert main(["report", str(run)]) == 0 and (run / "report.html").exists()
+    for words in (["resume", str(run), "--n-steps", "6"], ["show", str(run)], ["report", str(run)]):
+        assert main(words) == 2
+        assert "advect 0.2" in capsys.readouterr().err

@@ -128,7 +128,7 @@ def test_a_folder_put_aside_stays_until_there_is_another(tmp_path):
     """A writer killed between its two renames: the folder that was there is the only one."""
     with atomic_directory(tmp_path / "d") as beside:
         name = beside.name
-    aside = re.sub(r"[0-9]+-[0-9a-f]{12}\.tmp$", f"{os.getpid()}-{'0' * 12}.old", name)
+    aside = re.sub(r"[0-9]+-[0-9a-f]{12}\.tmp$", f"{2**31}-{'0' * 12}.old", name)
     (tmp_path / aside).mkdir()
     (tmp_path / aside / "file").write_text("precious")
     write_atomically(tmp_path / "other", b"")

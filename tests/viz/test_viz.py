@@ -13,7 +13,6 @@ import pytest
 import torch
 from PIL import Image, ImageSequence
 from scipy.spatial.distance import pdist, squareform
-from sklearn.decomposition import KernelPCA
 
 import advect as ad
 from advect.data.class_table import ClassTable
@@ -26,8 +25,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Ellipse
 
 from advect import viz
-from advect.viz.tables import complete_part, plane_map
-from advect.viz.theme import DARK, LIGHT, short
+from advect.viz.theme import short
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -188,38 +186,17 @@ def test_a_distance_and_a_matching_are_tables():
     matching = ad.ClassMatching.between(a, b)
     (axes,) = viz.class_table(matching).axes
     assert np.allclose(np.asarray(axes.images[0].get_array()), matching.soft.values)
-    framed = {(round(patch.get_y() + 0.5), round(patch.get_x() + 0.5)) for patch in axes.patches}
-    matched = matching.hard.items()
-    assert framed == {(a.classes.index(name), b.classes.index(match)) for name, match in matched}
 
 
 def planar(k: int, seed: int = 0) -> np.ndarray:
     return squareform(pdist(np.random.default_rng(seed).normal(size=(k, 2))))
 
 
-def test_the_map_of_planar_distances_reproduces_them():
+def test_a_heat_map_shows_the_distances():
     distances, names = planar(9), list("abcdefghi")
-    (plane,) = viz.pairwise(distances, names, heat=False).axes
-    drawn = np.asarray(clouds(plane)[0].get_offsets())
-    assert np.allclose(squareform(pdist(drawn)), distances, atol=1e-6)
-    assert plane.get_title() == "map, stress 0.00" and texts(plane.texts) == names
     (heat,) = viz.pairwise(distances, names).axes
     order = [names.index(name) for name in texts(heat.get_yticklabels())]
     assert np.allclose(np.asarray(heat.images[0].get_array()), distances[np.ix_(order, order)])
-
-
-def test_the_map_is_a_minimum_and_better_than_classical_scaling():
-    random = np.random.default_rng(0)
-    distances = squareform(pdist(random.normal(size=(12, 6)), "cityblock"))
-    points, stress = plane_map(distances)
-
-    def error(x):
-        return np.sqrt(((squareform(pdist(x)) - distances) ** 2).sum() / (distances**2).sum())
-
-    kernel = KernelPCA(2, kernel="precomputed").fit_transform(-0.5 * distances**2)
-    assert stress == pytest.approx(error(points)) and stress < error(kernel)
-    for _ in range(20):
-        assert stress <= error(points + 0.01 * random.normal(size=points.shape)) + 1e-9
 
 
 def test_near_datasets_are_next_to_each_other():
@@ -231,30 +208,14 @@ def test_near_datasets_are_next_to_each_other():
     assert order in (sorted(order), sorted(order, reverse=True))
 
 
-def test_complete_parts_are_complete_and_cannot_grow():
-    random = np.random.default_rng(0)
-    for seed in range(20):
-        distances = planar(8, seed)
-        for i, j in random.integers(8, size=(4, 2)):
-            if i != j:
-                distances[i, j] = distances[j, i] = np.nan
-        rows = complete_part(distances)
-        assert not np.isnan(distances[np.ix_(rows, rows)]).any()
-        assert all(np.isnan(distances[i, rows]).any() for i in set(range(8)) - set(rows))
-
-
-def test_failed_pairs_are_hatched_and_left_out():
+def test_failed_pairs_are_hatched():
     distances = planar(6)
     distances[1, 4] = distances[4, 1] = np.nan
     distances[1, 2] = distances[2, 1] = np.nan
     (heat,) = viz.pairwise(distances, list("abcdef")).axes
-    (plane,) = viz.pairwise(distances, list("abcdef"), heat=False).axes
     names = texts(heat.get_yticklabels())
-    assert names[-1] == "b"
     assert hatched(heat) == {(names.index(a), names.index(b)) for a, b in ("be", "eb", "bc", "cb")}
     assert len(heat.texts) == 36 - 4
-    assert len(clouds(plane)[0].get_offsets()) == 5
-    assert sorted(texts(plane.texts)) == list("acdef")
 
 
 @pytest.mark.slow
@@ -318,12 +279,6 @@ def test_curves_show_class_counts_that_change_and_several_flows(result):
     assert len(metric.lines) == 2
 
 
-def test_a_map_alone_has_the_colours_of_groups():
-    figure = viz.pairwise(planar(6), ["a/1", "a/2", "a/3", "b/1", "b/2", "b/3"], heat=False)
-    assert texts(figure.legends[0].get_texts()) == ["a", "b"]
-    assert [len(c.get_offsets()) for c in clouds(figure.axes[0])] == [3, 3]
-
-
 @pytest.mark.parametrize("suffix", ["gif", "webp"])
 def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
     path = viz.animation(result, tmp_path / "new" / f"flow.{suffix}", target=gaussians(1), fps=5)
@@ -338,15 +293,11 @@ def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
     assert np.mean(before) != pytest.approx(np.mean(after), rel=0.05)
 
 
-def test_trails_end_at_the_frame_and_the_theme_is_set(result):
-    with viz.style(dark=True):
-        dark = viz.particles(result, columns=2, trails=True)
-    first, last = dark.axes
+def test_trails_end_at_the_frame(result):
+    first, last = viz.particles(result, columns=2, trails=True).axes
     assert segments(first) == [] and {len(line) for line in segments(last)} == {4}
     starts = sorted(line[0, 0] for line in segments(last))
     assert np.allclose(starts, sorted(result.source.x[:, 0].tolist()))
-    assert to_hex(dark.get_facecolor()).upper() == DARK.ground
-    assert to_hex(viz.curves(result).get_facecolor()).upper() == LIGHT.ground
 
 
 ONE = [gaussians()]

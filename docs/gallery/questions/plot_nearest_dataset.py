@@ -36,8 +36,8 @@ found = index.nearest(mine, k=3)
 print(found)
 
 # %%
-# The same vectors as a map; ``index.vectors()`` gives them to other tools.
+# The distances between the same vectors; ``index.vectors()`` gives them to other tools.
 
 vectors = index.vectors()
 print(f"{len(index.names)} datasets as vectors of {vectors.shape[1]} numbers")
-figure = index.figures()["Datasets in the plane"]
+figure = index.figures()["Distances"]

@@ -7,7 +7,6 @@ puts the old one back if the process was killed between them."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import platform
@@ -30,7 +29,6 @@ _TEMPORARY = re.compile(
 _STALE = 24 * 3600  # seconds after which a writer on another machine is taken for dead
 _MAX_NAME = 48  # characters of a name: file systems have a limit, and some use four bytes for each
 
-_active: set[str] = set()  # temporary names that this process is writing
 _tidied: set[tuple[int, Path]] = set()
 
 
@@ -43,15 +41,15 @@ def write_atomically(path: Path, content: bytes) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary file to write; it is renamed to ``path`` at the end and removed on any error."""
-    with _temporary(path) as temporary:
-        try:
-            yield temporary
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            sync_directory(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+    temporary = _temporary(path)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -63,19 +61,19 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     path = path.resolve() if path.is_symlink() else path
     recover(path)
     _check_empty(path, overwrite)
-    with _temporary(path) as temporary:
-        temporary.mkdir()
-        try:
-            yield temporary
-            for folder, _, names in os.walk(temporary):
-                for name in names:
-                    with suppress(OSError), open(os.path.join(folder, name), "rb+") as file:
-                        os.fsync(file.fileno())
-                sync_directory(Path(folder))
-            _check_empty(path, overwrite)
-            replace_directory(temporary, path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    temporary = _temporary(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                with suppress(OSError), open(os.path.join(folder, name), "rb+") as file:
+                    os.fsync(file.fileno())
+            sync_directory(Path(folder))
+        _check_empty(path, overwrite)
+        replace_directory(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _check_empty(path: Path, overwrite: bool) -> None:
@@ -89,22 +87,22 @@ def _check_empty(path: Path, overwrite: bool) -> None:
 
 def replace_directory(new: Path, path: Path) -> None:
     """Rename a folder to ``path``; a folder that is there is moved aside first and then removed."""
-    with _temporary(path, "old") as old:
-        while True:
-            with suppress(FileNotFoundError):
-                os.rename(path, old)
-            try:
-                os.rename(new, path)
-                break
-            except OSError:
-                if not path.is_dir():  # not another writer, which would be tried again
-                    if old.exists():
-                        os.rename(old, path)
-                    raise
-            _remove(old)
-        sync_directory(path.parent)
-        for leftover in (old, *_leftovers(path.parent, "old", hidden_name(path))):
-            _remove(leftover)
+    old = _temporary(path, "old")
+    while True:
+        with suppress(FileNotFoundError):
+            os.rename(path, old)
+        try:
+            os.rename(new, path)
+            break
+        except OSError:
+            if not path.is_dir():  # not another writer, which would be tried again
+                if old.exists():
+                    os.rename(old, path)
+                raise
+        _remove(old)
+    sync_directory(path.parent)
+    for leftover in (old, *_leftovers(path.parent, "old", hidden_name(path))):
+        _remove(leftover)
 
 
 def recover(path: Path) -> bool:
@@ -140,28 +138,23 @@ def is_leftover(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
-@contextmanager
-def _temporary(path: Path, kind: str = "tmp") -> Iterator[Path]:
+def _temporary(path: Path, kind: str = "tmp") -> Path:
     """A name next to a path that no other writer uses; leftovers are removed once for each folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     name = f"{hidden_name(path)}.{_host()}-{os.getpid()}-{uuid.uuid4().hex[:12]}.{kind}"
     folder = path.parent.absolute()
-    _active.add(name)
-    try:
-        if (os.getpid(), folder) not in _tidied:
-            _tidied.add((os.getpid(), folder))
-            for leftover in _leftovers(folder, "tmp"):
-                _remove(leftover)
-        yield path.with_name(name)
-    finally:
-        _active.discard(name)
+    if (os.getpid(), folder) not in _tidied:
+        _tidied.add((os.getpid(), folder))
+        for leftover in _leftovers(folder, "tmp"):
+            _remove(leftover)
+    return path.with_name(name)
 
 
 def _leftovers(folder: Path, kind: str, stem: str = "") -> list[Path]:
     """What killed writers left in a folder."""
     paths = []
     with suppress(OSError):  # a folder may be writable but not readable
-        for name in set(os.listdir(folder)) - _active:
+        for name in os.listdir(folder):
             match = _TEMPORARY.fullmatch(name)
             if match and match["kind"] == kind and stem in ("", match["stem"]):
                 paths += [folder / name] if _writer_is_gone(folder / name, match) else []
@@ -170,8 +163,7 @@ def _leftovers(folder: Path, kind: str, stem: str = "") -> list[Path]:
 
 def _writer_is_gone(path: Path, match: re.Match[str]) -> bool:
     pid = int(match["pid"])
-    alive = pid != os.getpid() and pid < 2**31 and psutil.pid_exists(pid)
-    if match["host"] == _host() and not alive:
+    if match["host"] == _host() and not (pid < 2**31 and psutil.pid_exists(pid)):
         return True
     with suppress(OSError):
         return time.time() - path.lstat().st_mtime > _STALE
@@ -186,13 +178,8 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-@functools.cache
 def _host() -> str:
-    """The machine, and the container if there is one, to which process numbers belong."""
-    namespace = ""
-    with suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")
-    return _short_hash(f"{platform.node()} {namespace}")
+    return _short_hash(platform.node())
 
 
 def _short_hash(text: str) -> str:

@@ -25,7 +25,6 @@ class Hold:
         self._lock: BaseFileLock | None = None
         self._pid = os.getpid()
         path = directory.resolve()
-        self._made = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
         self._file = path / ".lock" if inside else path.with_name(f"{hidden_name(path)}.lock")
@@ -33,11 +32,11 @@ class Hold:
         try:
             lock.acquire()
         except Timeout:
-            raise InputError(
-                "another process is writing to this directory",
-                f"{directory} ({self._writer()})",
-                "Wait, or choose another.",
-            ) from None
+            writer = "another process"
+            with suppress(OSError):
+                writer = self._file.read_text(errors="replace").strip()[:200] or writer
+            what, got = "another process is writing to this directory", f"{directory} ({writer})"
+            raise InputError(what, got, "Wait, or choose another.") from None
         except OSError as error:
             if self._file.is_symlink() or isinstance(error, PermissionError):
                 raise
@@ -49,12 +48,6 @@ class Hold:
         with suppress(OSError):
             self._file.write_text(f"process {os.getpid()} on {platform.node()}\n")
 
-    def _writer(self) -> str:
-        try:
-            return self._file.read_text(errors="replace").strip()[:200] or "another thread"
-        except OSError:
-            return "another process"
-
     def release(self) -> None:
         """Let others write."""
         lock, self._lock = self._lock, None
@@ -64,9 +57,6 @@ class Hold:
             with suppress(OSError):  # while it is held, so that nobody removes the lock of another
                 self._file.unlink()
         lock.release()
-        for folder in self._made:
-            with suppress(OSError):
-                folder.rmdir()
 
     def __enter__(self) -> Hold:
         return self

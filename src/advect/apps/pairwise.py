@@ -93,11 +93,7 @@ class Pairwise(Result):
         return [table for table in tables if table.rows]
 
     def figures(self) -> dict[str, Any]:
-        viz = import_module("advect.viz")
-        figures = {"Distances": viz.pairwise(self)}
-        with suppress(InputError):  # a map needs three datasets
-            figures["Map of the datasets"] = viz.pairwise(self, heat=False)
-        return figures
+        return {"Distances": import_module("advect.viz").pairwise(self)}
 
     def to_dict(self) -> dict[str, Any]:
         names = ("names", "values", "standard_errors", "converged", "seconds")

@@ -62,10 +62,10 @@ GROUPS = ("Measure", "Ask", "Move", "Use", "Look", "More")
 COMMANDS = (
     Command("data", "Measure", "Describe, list and convert datasets.", _DATA),
     *(_command("Measure", run) for run in (measure.distance, measure.matrix)),
-    *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.shares, ask.audit)),
+    *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.audit)),
     *(_command("Move", run) for run in (ask.suggest, flow.flow, flow.resume)),
-    Command("map", "Use", "Fit a map on a flow or two datasets, and apply it.", _MAP),
-    *(_command("Use", run) for run in (use.transfer, use.label, use.repurpose)),
+    Command("map", "Use", "Fit a map on a flow, and apply it.", _MAP),
+    *(_command("Use", run) for run in (use.transfer, use.label)),
     *(_command("Look", run) for run in (look.show, look.report)),
 )
 
@@ -113,7 +113,10 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     """Add the values of the TOML file of ``--config`` to those that were typed."""
     objects = {option: one for one in arguments if (option := _object_option(one)) is not None}
     for argument in objects.values():
-        argument.tokens[:] = map(_with_underscores, argument.tokens)
+        argument.tokens[:] = [  # --solver.max-iter sets the parameter max_iter
+            token.evolve(keys=tuple(key.replace("-", "_") for key in token.keys))
+            for token in argument.tokens
+        ]
     paths = [one.tokens[-1].value for one in arguments if "--config" in one.names and one.tokens]
     if not paths:
         return
@@ -135,11 +138,6 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
 def _object_option(argument: Argument) -> str | None:
     """The option of an argument that is an object, such as ``--solver``."""
     return next((name for name in argument.names if name in TABLES), None)
-
-
-def _with_underscores(token: Token) -> Token:
-    """``--solver.max-iter`` sets the parameter ``max_iter``."""
-    return token.evolve(keys=tuple(key.replace("-", "_") for key in token.keys))
 
 
 def _main_key(option: str, value: object) -> str:

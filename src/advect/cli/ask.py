@@ -1,4 +1,4 @@
-"""Questions about datasets: ``advect drift``, ``compare``, ``shares``, ``audit`` and ``suggest``."""
+"""Questions about datasets: ``advect drift``, ``compare``, ``audit`` and ``suggest``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import advect as ad
-import advect.registry as registry
 from advect._util.atomic import write_atomically
 from advect.cli.options import (
     ASK,
@@ -23,7 +22,6 @@ from advect.cli.options import (
     Pair,
     Pairing,
     Reading,
-    Solver,
 )
 from advect.cli.rundir import RunConfig, as_table
 from advect.cli.session import DATA_FILES, DRIFTED, Exit, absolute_reference, session, write_table
@@ -110,36 +108,6 @@ def compare(
         )
         running.write("out", lambda path: write_table(path, result))
         running.finish(result, title=f"{synthetic} and {real}")
-
-
-def shares(
-    source: str,
-    target: str,
-    *,
-    solver: Solver = None,
-    out: Annotated[
-        Path | None, _file("Write the source with these proportions as weights.", ".npz")
-    ] = None,
-    run: Ask = ASK,
-) -> None:
-    """Estimate the class proportions of a dataset without labels.
-
-    Args:
-        source: Labeled samples.
-        target: Samples in which the proportions of their classes are estimated. Labels are not used.
-
-    Example:
-        advect shares 'digits?n=300&balanced=true' 'digits?n=300&seed=1'
-    """
-    with session(run) as running:
-        running.file("out", out, ".npz")
-        a, b, _ = running.pair(source, target)
-        method = registry.make("solver", solver) if solver else None
-        result = ad.class_shares(a, b, solver=method)
-        running.write("out", lambda path: result.reweighted().save(path, overwrite=run.overwrite))
-        facts = {"n_samples": [len(a), len(b)]}
-        title = f"Class proportions of {target}"
-        running.finish(result, facts, title=title, converged=result.converged)
 
 
 def audit(

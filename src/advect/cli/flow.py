@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,8 +107,6 @@ class Job:
 
 def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     """Read the datasets and build the objects of a run; errors in the input are raised here."""
-    what = "the run was written by advect 0.2"
-    refuse_if(config.old, what, directory, "Run the flow again, or resume it with advect 0.2.")
     inputs = read_inputs(config, running)
     objects, resolved = build_objects(config.settings, inputs, running)
     config = replace(config, settings=replace(config.settings, **resolved))
@@ -180,46 +176,34 @@ def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
     """Run or continue the flow; SIGTERM, and SIGHUP of a closed terminal, stop it as Ctrl-C does."""
     import torch
 
-    settings = job.config.settings
-    callbacks = _callbacks(job)
-    if not running.output.quiet:
-        callbacks.append(ad.Progress(settings.n_steps, "flow"))
-    with _signals_as_interrupts():
-        return ad.flow(
-            job.inputs.source,
-            **job.objects,
-            n_steps=settings.n_steps,
-            callbacks=callbacks,
-            generator=torch.Generator().manual_seed(settings.seed),
-            resume=job.directory if resume else None,
-        )
-
-
-@contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
-    """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
-        signals = signal.Signals.__members__
-        for number in (signals[name] for name in ("SIGTERM", "SIGHUP") if name in signals):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                handlers[number] = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _callbacks(job: Job) -> list[Any]:
     settings, directory = job.config.settings, job.directory
     callbacks: list[Any] = [
         _Describe(job),
         ad.Recorder(settings.record_every or 1, directory),
         ad.Checkpoint(directory, settings.checkpoint_every),
         rundir.Curves(directory),
+        *([registry.make("stop", settings.stop)] if settings.stop else []),
     ]
-    return [*callbacks, *([registry.make("stop", settings.stop)] if settings.stop else [])]
+    if not running.output.quiet:
+        callbacks.append(ad.Progress(settings.n_steps, "flow"))
+    _signals_as_interrupts()
+    return ad.flow(
+        job.inputs.source,
+        **job.objects,
+        n_steps=settings.n_steps,
+        callbacks=callbacks,
+        generator=torch.Generator().manual_seed(settings.seed),
+        resume=directory if resume else None,
+    )
+
+
+def _signals_as_interrupts() -> None:
+    """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
+    signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+        for number in filter(None, signals):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.default_int_handler)
 
 
 class _Describe:
@@ -249,8 +233,6 @@ class _Describe:
 
 def _continue(job: Job, running: Session, report: bool) -> None:
     """Continue a run if its data has not changed since it began."""
-    import torch
-
     path = job.directory / "env.json"
     env = rundir.read_json(path)
     digests = rundir.entry(env, "digests", dict) if "digests" in env else {}
@@ -263,9 +245,6 @@ def _continue(job: Job, running: Session, report: bool) -> None:
             job.config.source if name == "source" else job.config.target,
             "Restore it, or start a new run.",
         )
-    if env.get("torch") not in (None, str(torch.__version__)):
-        versions = f"torch {env['torch']}; with {torch.__version__}"
-        running.note(f"note: the run began with {versions} it may differ in the last bits")
     _finish(job, _run(job, running, resume=True), running, report)
 
 

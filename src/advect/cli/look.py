@@ -108,8 +108,7 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
     ended, settings = _ended(directory), config.settings
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
     fields |= {"diagnosis": ended["notes"], "target": _target(config, directory, running)}
-    if not config.old:
-        fields["cost"] = running.cost(settings.cost)
+    fields["cost"] = running.cost(settings.cost)
     return dataclasses.replace(Story.of_run(directory), **fields)
 
 

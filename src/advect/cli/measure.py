@@ -160,14 +160,7 @@ def matrix(
     refuse_if(len(references) < 2, what, f"{len(references)} dataset", "Add references.")
     with session(run) as running:
         directory = None if out is None else out.expanduser()
-        if directory is not None and not (directory / "pairs").is_dir():
-            refuse_if(
-                directory.exists() and (not directory.is_dir() or any(directory.iterdir())),
-                "advect did not write this directory",
-                directory,
-                "Choose another directory.",
-            )
-        elif directory is not None:
+        if directory is not None:
             check_free_file(directory / "distances.json", run.overwrite)
         sets = _in_one_space(references, run.space or {}, running)
         result = ad.pairwise(

@@ -46,7 +46,7 @@ Stop = Annotated[
 Map = Annotated[
     Table,
     _OBJECT,
-    Parameter(help="Map for new samples: entropic, nearest, gaussian, neural or flow-matching."),
+    Parameter(help="Map for new samples: entropic, nearest or neural."),
 ]
 TABLES = {  # the key that --option VALUE sets
     "--solver": "name",
@@ -68,7 +68,7 @@ Embedding = Annotated[
     str,
     Parameter(
         help="Where distances are measured: auto, features, gradients (of images), standardized "
-        "(columns), a number of principal components or model.onnx."
+        "(columns) or a number of principal components."
     ),
 ]
 Out = Annotated[Path, Parameter(alias="-o", group=OUTPUT, help="Where to write the result.")]
@@ -139,7 +139,7 @@ class Output:
     """How a command reports.
 
     Args:
-        config: Read options from this TOML file. Variables ADVECT_… and options override it.
+        config: Read options from this TOML file. Options that are typed override it.
         json: Print the result as one JSON object.
         quiet: Print neither progress nor notes.
     """

@@ -42,7 +42,7 @@ OBJECTS = [option.removeprefix("--") for option in TABLES if option != "--map"]
 _CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 _FILES = {
     "run": r"config\.toml|(env|space|result)\.json|(frames|metrics)\.jsonl|report\.html"
-    r"|checkpoint-[ab]\.safetensors|frames/[0-9]{6,18}(\.[0-9]{1,5}-of-[0-9]{1,5})?\.safetensors",
+    r"|checkpoint-[ab]\.safetensors|frames(/[0-9]{6,18}\.safetensors)?",
     "map": r"map\.safetensors|space\.json",
     "sets": r"result\.json|report\.html|(recommended|final|path)\.npz",
 }
@@ -75,7 +75,6 @@ class RunConfig:
     source: str
     target: str | None
     settings: FlowSettings
-    old: bool = False  # written by advect 0.2 or earlier
 
     def to_toml(self) -> str:
         """The content of config.toml; None and empty tables are left out."""
@@ -104,16 +103,13 @@ class RunConfig:
         from pydantic import TypeAdapter
 
         ends = {name: values.pop(name, None) for name in ("source", "target")}
-        old = "steps" in values
-        if old:
-            values["n_steps"] = values.pop("steps")
-        for name in ("metric", "metric_every"):  # options of advect 0.2
-            values.pop(name, None)
+        what, remedy = "the run was written by advect 0.2", "Run the flow again, or use advect 0.2."
+        refuse_if("steps" in values, what, ends["source"], remedy)
         for name in values.keys() & OBJECTS:
             values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
         if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():
             raise ValueError(f"unknown options {', '.join(sorted(unknown))}")
-        return TypeAdapter(cls).validate_python({**ends, "settings": values, "old": old})
+        return TypeAdapter(cls).validate_python({**ends, "settings": values})
 
 
 def as_table(kind: str, made: Any) -> dict[str, str]:
@@ -188,33 +184,28 @@ def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str 
     if directory.exists() and not directory.is_dir():
         raise InputError("a file is in the way", directory, "Choose another directory.")
     check_parents(directory)
-    foreign, count = foreign_file(directory, kind) if directory.is_dir() else (None, 0)
-    what = f"{directory} has files that advect did not write"
-    refuse_if(foreign is not None, what, foreign, "Choose another directory, or move the file.")
-    if count and not overwrite:
+    what, paths = f"{directory} has files that advect did not write", []
+    remedy_foreign = "Choose another directory, or move the file."
+    for path in directory.rglob("*"):
+        if not is_leftover(path.name) and path.name != ".lock":
+            refuse_if(_is_foreign(path, directory, kind), what, path, remedy_foreign)
+            paths.append(path)
+    refuse_if(paths and not _is_ours(directory, kind), what, paths and paths[0], remedy_foreign)
+    if paths and not overwrite:
         remedy += "Pass --overwrite to replace them."
         raise InputError("the directory has results already", directory, remedy)
     refuse_if(
-        count and Path.cwd().resolve().is_relative_to(directory.resolve()),
+        paths and Path.cwd().resolve().is_relative_to(directory.resolve()),
         "the current directory cannot be replaced",
         directory,
         "Change to another directory first.",
     )
 
 
-def foreign_file(directory: Path, kind: str = "run") -> tuple[Path | None, int]:
-    """The first file in a directory that advect did not write, and the number of files."""
-    paths, frames = sorted(directory.iterdir()), directory / "frames"
-    if kind == "run" and frames.is_dir() and not frames.is_symlink():
-        paths = [path for path in paths if path != frames] + sorted(frames.iterdir())
-    plain_files = {path for path in paths if path.is_file() and not path.is_symlink()}
-    leftovers = {p for p in plain_files if is_leftover(p.name) or p == directory / ".lock"}
-    paths = [path for path in paths if path not in leftovers]
-    for path in paths:
-        name = path.relative_to(directory).as_posix()
-        if path not in plain_files or not re.fullmatch(_FILES[kind], name):
-            return path, len(paths)
-    return (paths[0] if paths and not _is_ours(directory, kind) else None), len(paths)
+def _is_foreign(path: Path, directory: Path, kind: str) -> bool:
+    name = path.relative_to(directory).as_posix()
+    is_plain = path.is_dir() if name == "frames" else path.is_file()
+    return path.is_symlink() or not is_plain or not re.fullmatch(_FILES[kind], name)
 
 
 def _is_ours(directory: Path, kind: str) -> bool:

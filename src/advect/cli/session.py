@@ -20,7 +20,7 @@ import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import write_atomically
-from advect._util.checks import refuse_if
+from advect._util.checks import check_known, refuse_if
 from advect._util.result import Result, plain
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
@@ -158,12 +158,12 @@ class Session:
 
     def embedding(self, text: str) -> Any:
         """The ``embedding`` argument of the library."""
-        if text in ("auto", "gradients", "standardized", "features"):
-            return None if text == "features" else text
-        try:
-            return query.typed(text, "int | float")
-        except ValueError:
-            return onnx_model(text, "the embedding")
+        names = ("auto", "features", "gradients", "standardized")
+        if text not in names:
+            with suppress(ValueError):
+                return query.typed(text, "int | float")
+            check_known("embedding (or a number of principal components)", text, names)
+        return None if text == "features" else text
 
     def finish(
         self,
@@ -210,16 +210,6 @@ def session(output: Output) -> Iterator[Session]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         yield running
-
-
-def onnx_model(text: str, what: str) -> Callable[[Any], Any]:
-    """The network of an ONNX file. The command line runs no Python files and unpickles nothing."""
-    from advect._util.networks import OnnxModel
-
-    path = Path(text).expanduser()
-    remedy = "Export the model with torch.onnx.export, or call the function in Python."
-    refuse_if(path.suffix.lower() != ".onnx", f"{what} must be an ONNX file", path, remedy)
-    return OnnxModel(path, what)
 
 
 def device(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Maps and applications: ``advect map``, ``transfer``, ``label`` and ``repurpose``.
+"""Maps and applications: ``advect map``, ``transfer`` and ``label``.
 
 A map is a directory: map.safetensors, and space.json with its feature space (empty if there is none)."""
 
@@ -30,79 +30,46 @@ from advect.cli.options import (
     Units,
 )
 from advect.cli.rundir import check_free, open_run, read_json
-from advect.cli.session import DATA_FILES, Facts, Session, onnx_model, session, write_json
+from advect.cli.session import DATA_FILES, Facts, session, write_json
 
 
 def fit(
-    source: str,
-    target: str | None = None,
+    source: Path,
     *,
     out: Out,
     map: Annotated[Map, Parameter(name="--map")] = None,
-    label_weight: float | None = None,
     run: Pair = PAIR,
 ) -> None:
-    """Fit a map on the first and last frames of a run, or on two datasets by flow matching.
+    """Fit a map on the first and last frames of a run.
 
     Args:
-        source: The directory of a run, or the dataset whose samples will be moved.
-        target: The dataset to move them to.
-        label_weight: Weight of labels in the pairing of two datasets. inf never mixes classes.
+        source: The directory of a run.
 
     Example:
         advect map fit run -o to-mnist --map nearest --map.k 5
     """
-    with session(run) as running:
-        place = out.expanduser()
-        check_free(place, run.overwrite, "map")
-        if target is None:
-            carrier, common, facts = _on_run(Path(source), map, running)
-        else:
-            a, b, common = running.pair(source, target)
-            carrier = _on_datasets(a, b, map, label_weight, running)
-            facts = {"source": source, "target": target, "n_samples": [len(a), len(b)]}
-        with atomic_directory(place, overwrite=run.overwrite) as folder:
-            carrier.save(folder / "map.safetensors")
-            write_json(folder / "space.json", {} if common is None else common.to_dict())
-            check_free(place, run.overwrite, "map")
-        running.finish(Facts({"map": carrier.kind, **facts}), out=place)
-
-
-def _on_run(run: Path, table: Any, running: Session) -> tuple[Any, Any, dict[str, Any]]:
-    from advect.io.run_frames import check_space, space_from
+    from advect.io.run_frames import check_space
     from advect.io.trajectory import Trajectory
 
-    directory = open_run(run)
-    check_space(directory, "Or run the flow again.")
-    frames = Trajectory.open(directory)
-    what, remedy = "a map needs the first and a later frame", "Resume the flow."
-    refuse_if(len(frames) < 2 or frames.indices[0] != 0, what, f"steps {frames.indices}", remedy)
-    first, last = frames[0].dataset, frames[-1].dataset
-    carrier = _unfitted(table, "entropic", running, 0).fit(first, last)
-    path = directory / "space.json"
-    space = space_from(saved, path) if (saved := read_json(path)) else None
-    return carrier, space, {"run": directory, "pairs": len(first), "n_steps": frames.indices[-1]}
-
-
-def _on_datasets(
-    a: ad.LabeledDataset,
-    b: ad.LabeledDataset,
-    table: Any,
-    label_weight: float | None,
-    running: Session,
-) -> ad.maps.Map:
-    weight: dict[str, Any] = {} if label_weight is None else {"label_weight": label_weight}
-    carrier = _unfitted(table, "flow-matching", running, running.read.seed)
-    what, remedy = "a map of two datasets needs flow matching", "Fit it on a run instead."
-    refuse_if(not isinstance(carrier, ad.maps.FlowMatchingMap), what, carrier.kind, remedy)
-    return carrier.fit(ad.PairSampler(a, b, **weight))
-
-
-def _unfitted(table: Any, name: str, running: Session, seed: int) -> Any:
-    carrier = registry.make("map", {"name": name, **(table or {})}, seed=seed)
-    if "progress" in vars(carrier):
-        carrier.progress = running.progress
-    return carrier
+    with session(run) as running:
+        place, directory = out.expanduser(), open_run(source)
+        check_free(place, run.overwrite, "map")
+        check_space(directory, "Or run the flow again.")
+        frames = Trajectory.open(directory)
+        steps, remedy = frames.indices, "Resume the flow."
+        what = "a map needs the first and a later frame"
+        refuse_if(len(frames) < 2 or steps[0] != 0, what, f"steps {steps}", remedy)
+        carrier = registry.make("map", {"name": "entropic", **(map or {})}, seed=0)
+        if "progress" in vars(carrier):
+            carrier.progress = running.progress
+        first = frames[0].dataset
+        carrier.fit(first, frames[-1].dataset)
+        with atomic_directory(place, overwrite=run.overwrite) as folder:
+            carrier.save(folder / "map.safetensors")
+            write_json(folder / "space.json", read_json(directory / "space.json"))
+            check_free(place, run.overwrite, "map")
+        facts = {"map": carrier.kind, "run": directory, "pairs": len(first), "n_steps": steps[-1]}
+        running.finish(Facts(facts), out=place)
 
 
 def apply(
@@ -132,23 +99,18 @@ def apply(
 
 
 def _open(path: Path) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
-    """A map and its feature space; a file that ``map.save`` wrote has none."""
+    """A map and its feature space."""
     from advect._util.atomic import recover
     from advect.io.run_frames import space_from
 
     recover(path)
-    if not path.is_dir():
-        return ad.maps.load(path), None
-    file, space = path / "map.safetensors", path / "space.json"
-    refuse_if(
-        file.exists() and not space.exists(),
-        "the map has lost its space.json, which holds the units of its samples",
-        path,
-        f"Fit it again, or pass {file}, which uses the numbers of the flow.",
-    )
+    refuse_if(not path.is_dir(), "no such map", path, "Pass the directory of advect map fit.")
+    space = path / "space.json"
+    what = "the map has lost its space.json, which holds the units of its samples"
+    refuse_if(not space.exists(), what, path, "Fit it again.")
     facts = read_json(space)
     common = space_from(facts, space) if facts else None
-    return ad.maps.load(file), common
+    return ad.maps.load(path / "map.safetensors"), common
 
 
 def transfer(
@@ -263,13 +225,8 @@ def label(
         some = labels.subset(sure.nonzero()[0])
         running.write("out", lambda path: write_atomically(path, _label_table(result, sure)))
         running.write("labeled", lambda path: some.save(path, overwrite=run.overwrite))
-        facts = {}
-        if relabel and bool(raw.labeled.any()):
-            pairs = [p for p in zip(result.labels, raw.labels, strict=True) if p[1] is not None]
-            facts["agreement"] = sum(new == old for new, old in pairs) / len(pairs)
-            running.note(f"agreement with the labels of the pool: {facts['agreement']:.1%}")
         shown = dataclasses.replace(result, dataset=labels)
-        running.finish(shown, facts, title=f"Labels of {pool}")
+        running.finish(shown, title=f"Labels of {pool}")
 
 
 def _label_table(result: Any, sure: Any) -> bytes:
@@ -277,62 +234,10 @@ def _label_table(result: Any, sure: Any) -> bytes:
     import numpy as np
     import pandas as pd
 
-    order = np.argsort(-result.probabilities, axis=1, kind="stable")
-    names = np.asarray([str(name) for name in result.dataset.classes], dtype=object)
-    second = np.take_along_axis(result.probabilities, order, axis=1)[:, 1]
     columns = {
         "row": np.arange(len(result)),
         "label": pd.Series(list(map(str, result.labels))).where(sure),
         "confidence": np.round(result.confidence, 4),
-        "second": names[order[:, 1]],
-        "second_confidence": np.round(second, 4),
         "known": result.known,
     }
     return pd.DataFrame(columns).to_csv(index=False).encode()
-
-
-def repurpose(
-    model: str,
-    reference: str,
-    data: str,
-    *,
-    out: Out,
-    n_steps: int = defaults.USE.n_steps,
-    step_size: float = defaults.USE.step_size,
-    label_weight: float = defaults.USE.label_weight,
-    run: Ask = ASK,
-) -> None:
-    """Classify data with a frozen model of other data, by moving the data to the model.
-
-    The result is a table, .csv, with a predicted class for each sample.
-
-    Args:
-        model: An ONNX file.
-        reference: A labeled sample of what the model was trained on.
-        data: What to classify; labeled, partly labeled or unlabeled.
-        n_steps: Number of steps of the flow.
-        step_size: Flow time of a step.
-        label_weight: Weight of labels in the cost of the flow.
-
-    Example:
-        advect repurpose model.onnx mnist digits --max-samples 300 -o predictions.csv
-    """
-    with session(run) as running:
-        import pandas as pd
-
-        running.file("out", out, ".csv")
-        network = onnx_model(model, "the model")
-        moved, target, _ = running.pair(data, reference)
-        result = ad.apps.repurpose(
-            network,
-            target,
-            moved,
-            n_steps=n_steps,
-            step_size=step_size,
-            label_weight=label_weight,
-            bounds=image_bounds(moved, target),
-            progress=running.progress,
-        )
-        table = pd.DataFrame({"prediction": result.predictions}).to_csv(index_label="row")
-        running.write("out", lambda path: write_atomically(path, table.encode()))
-        running.finish(result, title=f"{data} with {model}")

@@ -228,8 +228,8 @@ class Conversions(Subsets):
             path: its suffix gives the format. ``.npz`` keeps everything else; the tables
                 ``.parquet``, ``.csv`` and ``.tsv`` (the last two also with ``.gz``) need the same
                 options to be read again, and lose classes without samples. Without a suffix it is a
-                folder of 8-bit PNG images, one directory per class.
-            overwrite: whether to replace an existing file or folder of images.
+                new folder of 8-bit PNG images, one directory per class.
+            overwrite: whether to replace an existing file.
 
         Example:
             >>> import tempfile, advect as ad

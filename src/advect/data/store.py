@@ -23,7 +23,6 @@ from advect._util.checks import check_count
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
-from advect.data.sampling import BY_ROW
 from advect.errors import InputError
 from advect.io.formats import Table
 
@@ -156,14 +155,3 @@ def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Cov
     given = {name.removeprefix(stem): value for name, value in tensors.items() if stem in name}
     given |= {name: value for name, value in facts.items() if name != "kind" and value is not None}
     return Covariance.kinds[kind](tensors["law.covariance"], **given)
-
-
-def join_rows(
-    shards: list[tuple[dict[str, Tensor], dict[str, Any]]],
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The whole dataset from files of its rows, as 0.2.0 wrote them on several ranks."""
-    tensors, facts = shards[0]
-    if len(shards) > 1:
-        by_row = [name for name in tensors if name in BY_ROW]
-        tensors = tensors | {n: torch.cat([part[n] for part, _ in shards]) for n in by_row}
-    return tensors, facts

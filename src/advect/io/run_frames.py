@@ -20,11 +20,11 @@ from advect.io.trajectory import Trajectory
 from advect.spaces import FeatureSpace
 
 UNITS = ("source", "target", "common")
-_FRAME = re.compile(r"(?P<directory>.*)@(?P<by>step=)?(?P<number>-?\d+)", re.DOTALL | re.ASCII)
+_FRAME = re.compile(r"(?P<directory>.*)@(?P<number>-?\d+)", re.DOTALL | re.ASCII)
 
 
 def open_frame(path: str, units: str | None = None) -> LabeledDataset:
-    """A frame of a run by position or by step; by default the last."""
+    """A frame of a run by position; by default the last."""
     if units is not None:
         check_known("units", units, UNITS)
     match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
@@ -35,14 +35,6 @@ def open_frame(path: str, units: str | None = None) -> LabeledDataset:
         steps = trajectory.indices
         if not steps:
             raise damaged(directory, "a run", "it has no complete frame")
-        if match is not None and match["by"]:
-            refuse_if(
-                number not in steps,
-                f"no frame of step {number} in {directory}",
-                f"steps {', '.join(map(str, steps[:20]))}",
-                "Name one.",
-            )
-            number = steps.index(number)
         refuse_if(
             not -len(steps) <= number < len(steps),
             f"frames of {directory} have positions from {-len(steps)} to {len(steps) - 1}",

@@ -103,7 +103,7 @@ class ClassStatistics:
             return statistics.update(data.samples, data.labels, data.weights * len(data))
         kind = kind_of(reference.path) if reference.kind == "path" else reference.kind
         wide = {"dtype": "float64"} if "dtype" in reader_options(kind) else {}
-        content = open_source(reference.path, kind, **(wide | reference.merged(options)))
+        content = open_source(reference.path, kind, **{**wide, **reference.options, **options})
         labels, weights = content.labels or [None] * len(content), content.weights
         with track(len(content), "reading samples", progress) as advance:
             first = 0

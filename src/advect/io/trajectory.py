@@ -10,7 +10,6 @@ from advect._util.checks import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.store import (
     damaged,
-    join_rows,
     pack_dataset,
     read_tensors,
     unpack_dataset,
@@ -79,8 +78,9 @@ class Trajectory:
             self._datasets[index] = dataset
         else:
             tensors, facts = pack_dataset(dataset)
-            path = _path(self.directory, index, 0, 1)
-            write_tensors(path, tensors, facts | {"index": index, "value": value})
+            write_tensors(
+                _path(self.directory, index), tensors, facts | {"index": index, "value": value}
+            )
             append_line(self.directory / "frames.jsonl", {"index": index, "value": value})
         self._records[index] = {"index": index, "value": value}
 
@@ -97,8 +97,8 @@ class Trajectory:
         if later and self.directory is not None:
             log = self.directory / "frames.jsonl"
             keep_lines(log, is_frame, lambda record: record["index"] <= index)
-            for path in (path for record in later for path in _paths(self.directory, record)):
-                path.unlink(missing_ok=True)
+            for record in later:
+                _path(self.directory, record["index"]).unlink(missing_ok=True)
         for record in later:
             del self._records[record["index"]]
             self._datasets.pop(record["index"], None)
@@ -121,13 +121,12 @@ class Trajectory:
         index, value = record["index"], record["value"]
         if self.directory is None:
             return Frame(index, value, self._datasets[index])
-        paths = _paths(self.directory, record)
-        parts = [read_tensors(path) for path in paths]
-        for path, (_, facts) in zip(paths, parts, strict=True):
-            if facts.get("index", index) != index:
-                raise damaged(path, f"it is the frame of step {facts['index']}")
-        with unpacking(paths[0]):
-            return Frame(index, value, unpack_dataset(*join_rows(parts)))
+        path = _path(self.directory, index)
+        tensors, facts = read_tensors(path)
+        if facts.get("index", index) != index:
+            raise damaged(path, f"it is the frame of step {facts['index']}")
+        with unpacking(path):
+            return Frame(index, value, unpack_dataset(tensors, facts))
 
     def __iter__(self) -> Iterator[Frame]:
         return (self[position] for position in range(len(self)))
@@ -137,12 +136,5 @@ class Trajectory:
         return f"Trajectory({len(self)} frames {place})"
 
 
-def _paths(directory: Path, record: Record) -> list[Path]:
-    """The files of a frame: one, or one for each shard."""
-    shards = record.get("shards", 1)
-    return [_path(directory, record["index"], shard, shards) for shard in range(shards)]
-
-
-def _path(directory: Path, index: int, shard: int, shards: int) -> Path:
-    part = f".{shard + 1}-of-{shards}" if shards > 1 else ""
-    return directory / "frames" / f"{index:06d}{part}.safetensors"
+def _path(directory: Path, index: int) -> Path:
+    return directory / "frames" / f"{index:06d}.safetensors"

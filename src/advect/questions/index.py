@@ -243,11 +243,11 @@ class DatasetIndex(Result):
         return cdist(self.vectors(), self.vectors())
 
     def figures(self) -> dict[str, Any]:
-        """A map of all datasets in the plane; colours are groups. Needs three datasets."""
-        if len(self) < 3:
+        """The distances between all datasets. Needs two datasets."""
+        if len(self) < 2:
             return {}
         viz = import_module("advect.viz")
-        return {"Datasets in the plane": viz.pairwise(self.distances(), self.names, heat=False)}
+        return {"Distances": viz.pairwise(self.distances(), self.names)}
 
     def __len__(self) -> int:
         return len(self._entries)

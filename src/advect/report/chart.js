@@ -1,4 +1,4 @@
-// A chart of curves over steps, with a mark at the current one; amber where what should fall rose.
+// A chart of curves over steps, with a mark at the current one.
 
 function drawChart(spec, { palette, colourOf, seek }) {
   const width = Math.max(280, spec.figure.clientWidth), height = 200, left = 52, right = 10, top = 28, low = 24;
@@ -23,19 +23,15 @@ function drawChart(spec, { palette, colourOf, seek }) {
     if (spec.classes) return colourOf(k);
     return spec.series.length === 1 ? "var(--accent)" : palette[ground()][s.colour % 10];
   };
-  const rose = new Set(spec.rose), roseBetween = (from, to) => spec.rose.some((step) => step > from && step <= to);
   spec.series.forEach((s, k) => {
-    let path = "", risen = "", pen = "M", before = null;
+    let path = "", pen = "M";
     s.x.forEach((x, j) => {
       if (s.y[j] === null) return (pen = "M");
-      const place = `${px(x).toFixed(1)} ${py(s.y[j]).toFixed(1)}`;
-      if (k === 0 && pen === "L" && roseBetween(s.x[j - 1], x)) risen += `M${before}L${place}`;
-      path += `${pen}${place}`;
-      [pen, before] = ["L", place];
+      path += `${pen}${px(x).toFixed(1)} ${py(s.y[j]).toFixed(1)}`;
+      pen = "L";
     });
     const dash = Math.floor(k / 10) % 4;
     picture.append(svg("path", { d: path, stroke: colour(s, k), "stroke-dasharray": ["none", "6 3", "2 3", "8 3 2 3"][dash] }));
-    if (risen) picture.append(svg("path", { d: risen, class: "rose" }));
   });
   const mark = svg("line", { class: "mark", y1: top - 4, y2: height - low }), reading = svg("text", { class: "reading", x: width - right, y: 14, "text-anchor": "end" });
   const dot = svg("circle", { r: 4, fill: "var(--accent)", visibility: "hidden" });
@@ -43,7 +39,6 @@ function drawChart(spec, { palette, colourOf, seek }) {
   const key = make("div", { className: "key" });
   if (spec.series.length > 1)
     spec.series.forEach((s, k) => key.append(make("span", {}, make("i", { style: `background: ${colour(s, k)}` }), s.name)));
-  if (spec.rose.length) key.append(make("span", {}, make("i", { style: "background: var(--amber-mark)" }), "the value rose"));
   spec.mark = (step) => {
     const x = px(Math.min(Math.max(step, x0), x1));
     mark.setAttribute("x1", x);
@@ -53,10 +48,8 @@ function drawChart(spec, { palette, colourOf, seek }) {
       dot.setAttribute("visibility", "visible");
       dot.setAttribute("cx", px(lead.x[j]));
       dot.setAttribute("cy", py(lead.y[j]));
-      dot.setAttribute("fill", rose.has(lead.x[j]) ? "var(--amber-mark)" : "var(--accent)");
     } else dot.setAttribute("visibility", "hidden");
     reading.textContent = spec.classes ? `step ${format(step)}` : `${format(lead.y[j])} at step ${lead.x[j]}`;
-    reading.classList.toggle("rose", rose.has(lead.x[j]));
   };
   picture.addEventListener("click", (event) => {
     const box = picture.getBoundingClientRect();

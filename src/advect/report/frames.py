@@ -23,7 +23,7 @@ from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
 from advect.viz.states import Curve, curves_of, names_of, others, some_rows, spread
-from advect.viz.theme import class_marks, style
+from advect.viz.theme import DARK, class_marks
 
 _MAX_FRAMES, _MAX_SAMPLES = 60, 2000
 _NO_CLASS = 65535  # missing labels, and classes that the flow does not have
@@ -67,10 +67,9 @@ class Frames:
         if len(self._chosen) < total:
             notes.append(f"{len(self._chosen)} of {total:,} recorded frames are shown.")
         first = next(self._sound(range(total)), None)
-        last = next(self._sound(reversed(range(total))), None)
+        last = next(self._sound(reversed(range(total))), first)
         if first is None or last is None:
-            got = f"{total} frames"
-            raise InputError("all frames are damaged", got, "Restore the run from a copy.")
+            raise InputError("all frames are damaged", total, "Restore the run from a copy.")
         data = first.dataset.to("cpu")
         (self.before, self.rows), self.n_all = thinned(data, "the flow", notes), len(data)
         self.after = self._shown(last)
@@ -124,10 +123,8 @@ class Frames:
 
     def packed(self) -> dict[str, object]:
         """Classes, their marks and the positions of the samples, for the player."""
-        with style(dark=True):
-            dark = [mark.colour for mark in class_marks(self.names).values()]
-        with style():
-            light = list(class_marks(self.names).values())
+        dark = [mark.colour for mark in class_marks(self.names, DARK).values()]
+        light = list(class_marks(self.names).values())
         shapes = [mark.marker for mark in light]
         return {
             "codes": pack_integers(self.codes, "<u2"),

@@ -30,7 +30,7 @@ from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory
 from advect.report.frames import Story
 from advect.report.scene import gather
-from advect.viz.theme import DARK, LIGHT, style, to_svg
+from advect.viz.theme import DARK, LIGHT, to_svg
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'"
 _SCRIPTS = ("tools.js", "chart.js", "drawing.js", "scene.js", "player.js")
@@ -65,8 +65,7 @@ def write_page(result: Result, path: str | Path, *, title: str | None = None) ->
         False
     """
     place = _page_path(path)
-    with style():
-        figures = [(name, *_themed(figure)) for name, figure in result.figures().items()]
+    figures = [(name, *_themed(figure)) for name, figure in result.figures().items()]
     return _write(
         place,
         "page.html.jinja",

@@ -11,10 +11,8 @@ function show() {
   const step = steps[frameNow()];
   find("time").value = frameNow();
   find("time").setAttribute("aria-valuetext", `step ${step}`);
-  const rose = page.rose.includes(step);
-  const value = ` · F = ${format(page.values[frameNow()])}${rose ? " · rose" : ""}`;
+  const value = ` · F = ${format(page.values[frameNow()])}`;
   find("now").replaceChildren(`step ${step} of ${steps[last]}`, make("span", { className: "value", text: value }));
-  find("now").classList.toggle("rose", rose);
   flow.draw(state.time);
   for (const spec of charts) spec.mark(step);
 }

@@ -20,7 +20,6 @@ from advect.errors import InputError
 from advect.report.frames import Curve, Frames, Story, codes_of, pack_integers, thinned
 from advect.report.images import Album
 from advect.transport.class_tables import class_distances, match_classes
-from advect.transport.notes import rises
 from advect.viz.states import View, as_array, plane_view
 from advect.viz.theme import DARK, LIGHT
 
@@ -59,7 +58,6 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         scaled = np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL)
         return pack_integers(scaled, "<i2")
 
-    charts = _charts(story, frames)
     player: dict[str, Any] = {
         "dim": points.shape[2],
         "n": len(before),
@@ -75,8 +73,7 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
         "names": list(story.names),
         "target": None,
         **album.packed(remarks),
-        "charts": charts,
-        "rose": charts[0]["rose"],
+        "charts": _charts(story, frames),
         "palette": {"light": list(LIGHT.palette), "dark": list(DARK.palette)},
     }
     terms = [[name, c[0][1], c[-1][1]] for name, c in story.terms.items() if len(c)]
@@ -144,7 +141,7 @@ def _heat(title: str, table: ClassTable, caption: str) -> Table:
 def _charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
     """The objective with its terms, each metric, and class counts if they change."""
     whole = {"objective": _objective(story, frames), **story.terms}
-    found = [{**_chart("Objective", whole, ink=True), "rose": _rises(story, frames)}]
+    found = [_chart("Objective", whole, ink=True)]
     found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
     if frames.moving:
         found.append({**_chart("Samples of each class", frames.counts()), "classes": True})
@@ -164,20 +161,7 @@ def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dic
         series.append({"name": str(name), "x": steps, "y": values, "colour": colour})
     known = [value for line in series for value in line["y"] if value is not None]
     log = ink and bool(known) and min(known) > 0 and max(known) > 20 * min(known)
-    return {"title": str(title), "log": log, "series": series, "classes": False, "rose": []}
-
-
-def _rises(story: Story, frames: Frames) -> list[int]:
-    """The steps at which the objective rose by more than rounding."""
-    curve, terms = _objective(story, frames), list(story.terms.values())
-    sizes = [abs(value) for _, value in curve]
-    if terms and all(len(term) == len(curve) for term in terms):
-        sizes = [sum(abs(value) for _, value in parts) for parts in zip(*terms, strict=True)]
-    points = [(*at, size) for at, size in zip(curve, sizes, strict=True) if math.isfinite(at[1])]
-    if not points:
-        return []
-    steps, values, sizes = map(list, zip(*points, strict=True))
-    return [int(steps[position]) for position in rises(values, 0, frames.after.x.dtype, sizes)]
+    return {"title": str(title), "log": log, "series": series, "classes": False}
 
 
 def _objective(story: Story, frames: Frames) -> Curve:
@@ -197,10 +181,9 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
     source_name, target_name = story.names
     title, samples = f"Flow of {source_name}", f"{frames.n_all:,}"
     classes = f"{sum(count > 0 for count in frames.before.counts.values())}"
-    settings = {source_name: described(frames.before, frames.n_all)}
+    settings = {"sample shape": " × ".join(map(str, frames.before.sample_shape))}
     if target is not None:
         title, samples = f"{source_name} → {target_name}", f"{samples} → {len(target):,}"
-        settings[target_name] = described(target, len(target))
         classes += f" → {len(target.classes)}"
     return {
         "title": story.title or title,
@@ -222,21 +205,6 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
         "command": story.command,
         "last": len(frames.steps) - 1,
     }
-
-
-def described(data: LabeledDataset, n: int) -> str:
-    """A dataset in a few words.
-
-    Example:
-        >>> import advect as ad
-        >>> described(ad.datasets.load("digits", n=20), 1797)
-        '1,797 samples of shape 8 × 8, classes: 10'
-    """
-    shape = " × ".join(map(str, data.sample_shape))
-    labels = f"target {', '.join(target_names(data))}"
-    if has_classes(data):
-        labels = f"classes: {len(data.classes)}"
-    return f"{n:,} samples of shape {shape}, {labels}"
 
 
 def view_of(shown: Sequence[LabeledDataset]) -> tuple[View, str, list[str] | None]:

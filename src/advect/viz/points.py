@@ -30,12 +30,12 @@ from advect.viz.states import (
     states_of,
 )
 from advect.viz.theme import (
+    LIGHT,
     Mark,
     add_legend,
     class_label,
     class_marks,
     dress,
-    look,
     new_figure,
     short,
 )
@@ -169,7 +169,7 @@ class Panel:
         return 0.88 if self.axis_names else float(height / width)
 
     def mark(self, name: Hashable) -> Mark:
-        return self.marks.get(name, Mark(look().grey, "o"))
+        return self.marks.get(name, Mark(LIGHT.grey, "o"))
 
     def draw(
         self,
@@ -194,9 +194,9 @@ class Panel:
         if len(trail) > 1:
             rows = some_rows(len(data), _MAX_TRAILS)
             lines = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)
-            grey = {"colors": look().grey, "linewidths": 0.4, "alpha": 0.6, "zorder": 2}
+            grey = {"colors": LIGHT.grey, "linewidths": 0.4, "alpha": 0.6, "zorder": 2}
             axes.add_collection(LineCollection(list(lines), **grey), autolim=False)
-        solid = {"linewidths": 0.25, "edgecolors": look().ground, "zorder": 3}
+        solid = {"linewidths": 0.25, "edgecolors": LIGHT.ground, "zorder": 3}
         self._points(axes, data, "color", solid)
         self._ellipses(axes, data, linewidth=1.3)
         across, up = self.axis_names or ("", "")
@@ -232,7 +232,7 @@ class Panel:
         """Legend entries for classes, samples without a label, and the target."""
         from matplotlib.lines import Line2D
 
-        grey = Mark(look().grey, "o")
+        grey = Mark(LIGHT.grey, "o")
         entries = [(class_label(name), mark, {}) for name, mark in self.marks.items()]
         if not all(bool(data.labeled.all()) for data in datasets):
             entries.append(("no label" if self.marks else "flow", grey, {}))
@@ -288,7 +288,7 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
             colours = {class_label(k): mark.colour for k, mark in class_marks(counts).items()}
     across = min(3, len(panels))
     figure = new_figure(3.3 * across, 2.4 * math.ceil(len(panels) / across))
-    ink, palette, handles = look().ink, look().palette, []
+    ink, palette, handles = LIGHT.ink, LIGHT.palette, []
     for position, (label, lines) in enumerate(panels.items()):
         axes: Any = figure.add_subplot(-(-len(panels) // across), across, position + 1)
         inks = palette if several else palette[1:] if position else (ink, *palette)

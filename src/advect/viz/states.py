@@ -56,13 +56,13 @@ def states_of(
         columns = of_flow
     remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
     refuse_if(not len(frames), "there must be a frame to draw", "none", remedy)
-    return [_state(frames[position]) for position in spread(len(frames), columns)]
-
-
-def _state(frame: Frame | LabeledDataset) -> State:
-    if isinstance(frame, Frame):
-        return State(frame.dataset, frame.index)
-    return State(check_dataset("a frame", frame))
+    chosen = [frames[position] for position in spread(len(frames), columns)]
+    return [
+        State(each.dataset, each.index)
+        if isinstance(each, Frame)
+        else State(check_dataset("a frame", each))
+        for each in chosen
+    ]
 
 
 def spread(n: int, columns: int | None) -> list[int]:
@@ -137,26 +137,19 @@ def plane_view(
     refuse_if(len(dims) != 1, "all frames and the target need one dimension", sorted(dims), remedy)
     if feature is not None or not all(map(has_classes, datasets)):
         across, name = _first_coordinate(datasets, feature)
-        names = (name, target_names(datasets[0])[0])
-        return (lambda data: np.hstack([across(data), _first_target(data)])), names
+        up = lambda data: as_array(require_targets(data, "this figure")[:, :1])
+        return (lambda data: np.hstack([across(data), up(data)])), (
+            name,
+            target_names(datasets[0])[0],
+        )
     if dims == {2}:
         return (lambda data: as_array(data.x)), None
     if dims == {1}:
-        return (lambda data: np.hstack([as_array(data.x), _spread_rows(len(data))])), (
-            "feature",
-            "",
-        )
+        # heights from −½ to ½, evenly spread: multiples of the golden ratio modulo 1
+        heights = lambda n: np.modf(np.arange(n)[:, None] * 0.6180339887)[0] - 0.5
+        return (lambda data: np.hstack([as_array(data.x), heights(len(data))])), ("feature", "")
     model, names = _principal_components(datasets, 2)
     return (lambda data: model.transform(as_array(data.x))), (names[0], names[1])
-
-
-def _first_target(data: LabeledDataset) -> np.ndarray:
-    return as_array(require_targets(data, "this figure")[:, :1])
-
-
-def _spread_rows(n: int) -> np.ndarray:
-    """Numbers (n, 1) from −½ to ½, evenly spread (multiples of the golden ratio modulo 1)."""
-    return np.modf(np.arange(n)[:, None] * 0.6180339887)[0] - 0.5
 
 
 def _first_coordinate(datasets: Sequence[LabeledDataset], feature: str | None) -> tuple[View, str]:

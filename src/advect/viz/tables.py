@@ -1,4 +1,4 @@
-"""Distances as heat maps and maps of the plane: between classes, and between datasets."""
+"""Distances as heat maps: between classes, and between datasets."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import squareform
 
 from advect._util.checks import check_kind, refuse_if
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
 from advect.transport.distance import Distance
 from advect.viz.theme import (
+    HEAT,
+    LIGHT,
     SMALL,
     TEXT,
-    add_legend,
-    class_marks,
     dress,
-    look,
     new_figure,
     short,
     text_width,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_NUMBERED = 15  # rows and columns up to which numbers fit their cells
-_MAX_NAMED = 150  # points of a map with names
+_DARK_SHADE = 0.7  # numbers are white on shades above this one
 
 
 def class_table(
@@ -39,7 +38,7 @@ def class_table(
     """A heat map with the names of classes: rows are the source's, columns the target's.
 
     Tables of up to 15 × 15 classes have numbers, larger tables a colour bar. Hatched cells have no
-    value. In a matching, a frame marks the target class that receives most of the mass of a row.
+    value.
 
     Args:
         table: a table, a ``Distance`` (class distances), or a ``ClassMatching`` (soft matching).
@@ -53,24 +52,18 @@ def class_table(
         >>> [text.get_text() for text in figure.axes[0].texts]
         ['0', '1.5', '2', '0.25']
     """
-    from matplotlib.patches import Rectangle
-
-    partners, default = {}, ""
+    default = ""
     match table:
         case Distance():
             table, default = table.class_distances, "W₂ between classes"
         case ClassMatching():
-            table, partners, default = table.soft, table.hard, "share of each class"
+            table, default = table.soft, "share of each class"
     what = "a table must be a ClassTable, a Distance or a ClassMatching"
     check_kind(what, table, ClassTable, "Use distance.class_distances, for instance.")
     refuse_if(0 in table.shape, "a table needs rows and columns", table.shape, "Check the classes.")
     values, title = np.asarray(table, dtype=float), default if title is None else title
-    figure, axes = _heat_map(values, table.rows, table.columns, title)
-    for name, partner in partners.items():
-        corner = table.columns.index(partner) - 0.5, table.rows.index(name) - 0.5
-        frame = {"edgecolor": look().palette[0], "linewidth": 1.5, "zorder": 3}
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, **frame))
-    axes.set(xlabel="target class", ylabel="source class")
+    figure = _heat_map(values, table.rows, table.columns, title)
+    figure.axes[0].set(xlabel="target class", ylabel="source class")
     return figure
 
 
@@ -81,12 +74,14 @@ def _heat_map(
     title: str,
     *,
     lowest: float | None = None,
-) -> tuple[Figure, Any]:
+) -> Figure:
     """A heat map with names on both sides, in a figure that fits it; hatched cells have no number."""
     from matplotlib.colors import LinearSegmentedColormap, Normalize
     from matplotlib.patches import Rectangle
 
-    numbered, width, height = _cell(*values.shape)
+    numbered = max(values.shape) <= _MAX_NUMBERED
+    width = 0.46 if numbered else min(0.2, 5.5 / len(columns))  # of a cell, in inches
+    height = 0.34 if numbered else min(0.18, 5.0 / len(rows))
     across, down = (text_width([short(name) for name in names]) for names in (columns, rows))
     below = SMALL / 72 if across < width else across
     wide = width * len(columns) + down + (0 if numbered else 0.6) + 0.5
@@ -94,21 +89,22 @@ def _heat_map(
     figure = new_figure(max(wide, text_width([title], TEXT) + 0.2), tall)
     axes = figure.add_subplot()
     if title:
-        figure.suptitle(title, fontsize=TEXT, color=look().ink)
-    now, known = look(), values[np.isfinite(values)]
+        figure.suptitle(title, fontsize=TEXT, color=LIGHT.ink)
+    known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = low if lowest is None else min(low, lowest)
     scale = Normalize(low, high if high > low else low + 1)
-    colours = LinearSegmentedColormap.from_list("heat", now.heat).with_extremes(bad=now.ground)
+    colours = LinearSegmentedColormap.from_list("heat", HEAT).with_extremes(bad=LIGHT.ground)
     image = axes.imshow(values, cmap=colours, norm=scale, aspect="auto", interpolation="nearest")
     for r, c in np.argwhere(~np.isfinite(values)):
-        hatch = {"facecolor": now.grid, "edgecolor": now.line, "hatch": "////", "linewidth": 0}
+        hatch = {"facecolor": LIGHT.grid, "edgecolor": LIGHT.line, "hatch": "////", "linewidth": 0}
         axes.add_patch(Rectangle((c - 0.5, r - 0.5), 1, 1, **hatch))
     for r, c in np.argwhere(np.isfinite(values) & numbered):
         number = float(values[r, c])
-        colour = _readable_on(tuple(colours(scale(number))))
+        colour = "#FEFEFE" if scale(number) > _DARK_SHADE else "#000000"
         place = {"ha": "center", "va": "center", "fontsize": SMALL}
-        axes.text(c, r, _number(number, high), color=colour, **place)
+        text = f"{0.0 if abs(number) < 5e-4 * abs(high) else number:.3g}"
+        axes.text(c, r, text, color=colour, **place)
     dress(axes, bare=True)
     for axis, names, room in ((axes.xaxis, columns, width), (axes.yaxis, rows, height)):
         step = max(1, math.ceil(0.065 / room))  # names of the smallest readable size
@@ -121,27 +117,7 @@ def _heat_map(
         bar = figure.colorbar(image, ax=axes, pad=0.02, fraction=0.05, aspect=30)
         bar.outline.set_visible(False)
         dress(bar.ax)
-    return figure, axes
-
-
-def _number(value: float, high: float) -> str:
-    """Three digits, and 0 for values that vanish next to the largest."""
-    text = f"{0.0 if abs(value) < 5e-4 * abs(high) else value:.3g}"
-    return text.replace("e-0", "e-").replace("e+0", "e")
-
-
-def _cell(rows: int, columns: int) -> tuple[bool, float, float]:
-    """Whether a cell has a number, its width and its height in inches."""
-    if max(rows, columns) <= _MAX_NUMBERED:
-        return True, 0.46, 0.34
-    return False, min(0.2, 5.5 / columns), min(0.18, 5.0 / rows)
-
-
-def _readable_on(colour: tuple[float, ...]) -> str:
-    """White or black, whichever has the larger contrast with a colour (at least 4.5)."""
-    rgb = np.array(colour[:3])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return "#FEFEFE" if linear @ (0.2126, 0.7152, 0.0722) < 0.179 else "#000000"
+    return figure
 
 
 def pairwise(
@@ -149,21 +125,16 @@ def pairwise(
     names: Sequence[Hashable] | None = None,
     *,
     title: str | None = None,
-    heat: bool = True,
 ) -> Figure:
-    """Distances between k datasets: a heat map, or a map on which near datasets are near.
+    """Distances between k datasets as a heat map.
 
     The heat map has near datasets next to each other (hierarchical clustering by average distances).
-    The map minimizes the squared error of the distances (metric scaling); its title has Kruskal's
-    stress √(Σ (δ − d)² / Σ d²). Datasets whose names have a common part before "/" have a common
-    colour.
 
     Args:
         values: (k, k) symmetric array of distances, or what ``ad.pairwise`` returned. NaN marks a
-            pair that failed: its cell is hatched, and the map leaves the dataset out.
+            pair that failed: its cell is hatched.
         names: the name of each dataset; results of ``ad.pairwise`` have them.
         title: the title of the figure.
-        heat: True draws the heat map, False the map.
 
     Example:
         >>> import numpy as np
@@ -179,93 +150,20 @@ def pairwise(
         values, names = values.values, values.names
     names = list(names or ())
     distances = _check(values, names)
-    complete = complete_part(distances)
-    known, shown = distances[np.ix_(complete, complete)], [names[i] for i in complete]
-    if not heat:
-        refuse_if(len(complete) < 3, "a map needs three datasets", len(complete), "Add some.")
-        return _map(known, shown, title)
-    if len(complete) > 1:
-        tree = linkage(squareform(known, checks=False), "average", optimal_ordering=True)
-        complete = [complete[leaf] for leaf in leaves_list(tree)]
-    order = complete + [i for i in range(len(distances)) if i not in complete]
+    known = np.where(np.isnan(distances), np.nanmax(distances), distances)
+    order = leaves_list(linkage(squareform(known), "average", optimal_ordering=True))
     rows = [names[position] for position in order]
-    figure, _ = _heat_map(distances[np.ix_(order, order)], rows, rows, title or "", lowest=0.0)
-    return figure
-
-
-def complete_part(distances: np.ndarray) -> list[int]:
-    """Positions without a missing distance between them: those with most missing distances are left
-    out one after the other.
-    """
-    rest = list(range(len(distances)))
-    while (missing := np.isnan(distances[np.ix_(rest, rest)]).sum(axis=1)).any():
-        rest.pop(int(len(rest) - 1 - missing[::-1].argmax()))
-    return rest
-
-
-def plane_map(distances: np.ndarray) -> tuple[np.ndarray, float]:
-    """Points of the plane whose distances are nearest in least squares, and Kruskal's stress.
-
-    Classical scaling, which is exact for distances in the plane, is the start."""
-    from sklearn.decomposition import KernelPCA
-    from sklearn.manifold import smacof
-
-    start = KernelPCA(2, kernel="precomputed", eigen_solver="dense").fit_transform(
-        -0.5 * distances**2
-    )
-    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
-    options = {"n_init": 1, "max_iter": 500, "eps": 1e-12, "normalized_stress": False}
-    points = np.asarray(smacof(distances, n_components=2, init=start, **options)[0])
-    error, total = squareform(pdist(points)) - distances, (distances**2).sum()
-    return points, float(np.sqrt((error**2).sum() / total)) if total > 0 else 0.0
+    return _heat_map(distances[np.ix_(order, order)], rows, rows, title or "", lowest=0.0)
 
 
 def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
-    distances = np.array(values, dtype=np.float64)
-    k = len(names)
+    distances, k = np.array(values, dtype=np.float64), len(names)
     what = "distances must be (k, k), with k names and k at least 2"
     got = f"shape {distances.shape}, {k} names"
     refuse_if(k < 2 or distances.shape != (k, k), what, got, "Check both.")
-    size = 1e-6 * np.nanmax(distances, initial=1e-300)
-    bad = np.isinf(distances).any() or (distances < 0).any() or np.diagonal(distances).max() > size
-    even = np.allclose(distances, distances.T, rtol=1e-4, atol=size, equal_nan=True)
-    what = "distances must be finite, not negative, symmetric and 0 on the diagonal"
-    refuse_if(not even or bad, what, "other values", "Use NaN for failed pairs.")
+    even = np.allclose(distances, distances.T, rtol=1e-4, equal_nan=True)
+    what = "distances must be symmetric and not negative"
+    refuse_if(not even or (distances < 0).any(), what, "others", "Use NaN for failed pairs.")
     distances = (distances + distances.T) / 2
     np.fill_diagonal(distances, 0)
     return distances
-
-
-def _map(distances: np.ndarray, names: Sequence[Hashable], title: str | None) -> Figure:
-    """Points in the colours of their groups, which are the parts of the names before "/"."""
-    points, stress = plane_map(distances)
-    figure = new_figure(6.4, 6.0)
-    axes = figure.add_subplot()
-    groups = [str(name).partition("/")[0] for name in names]
-    grouped = 1 < len(set(groups)) < len(points)
-    for group, mark in class_marks(groups if grouped else [""]).items():
-        part = points[[not grouped or other == group for other in groups]]
-        looks = {"color": mark.colour, "marker": mark.marker, "linewidths": 0, "zorder": 3}
-        axes.scatter(*part.T, s=24, label=short(group), **looks)
-    if grouped:
-        add_legend(figure, axes.collections)
-    middle = (points.max(axis=0) + points.min(axis=0)) / 2
-    half = 0.75 * max(float(np.ptp(points, axis=0).max()), 1e-12)  # with room for names
-    (left, bottom), (right, top) = middle - half, middle + half
-    kind = f"map, stress {stress:.2f}"
-    axes.set(xlim=(left, right), ylim=(bottom, top), box_aspect=1)
-    axes.set_title(f"{title} ({kind})" if title else kind)
-    axes.locator_params(nbins=4)
-    dress(axes, grid=True)
-    if len(names) > _MAX_NAMED:
-        return figure
-    apart = squareform(pdist(points)) + np.diag(np.full(len(points), np.inf))
-    looks = {"fontsize": SMALL if len(names) <= 15 else 5.5, "color": look().ink, "zorder": 4}
-    for name, point, nearest in zip(names, points, points[apart.argmin(axis=1)], strict=True):
-        right, above = point >= nearest  # the name is on the side away from the nearest point
-        sides = {"ha": "left" if right else "right", "va": "bottom" if above else "top"}
-        offset = (3 if right else -3, 2 if above else -2)
-        axes.annotate(
-            short(name), point, offset, textcoords="offset points", **sides, **looks
-        ).set_in_layout(False)
-    return figure

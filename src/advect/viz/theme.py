@@ -1,19 +1,16 @@
-"""The look of figures (colours, markers and text sizes, light and dark), and figures as files."""
+"""The look of figures (colours, markers and text sizes), and figures as files."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_positive, refuse_if
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +27,7 @@ PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00",
 _DARK_PALETTE = ("#F0682C", "#3A8EE0", "#1CC68E", "#E57FB3", "#FFB000",
                  "#74C7F7", "#F6F6F6", "#EDF08A", "#8450E8", "#96604A")
 # fmt: on
-_HEAT = ("#F4F8FC", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B")
-_DARK_HEAT = ("#1C242E", "#1F4468", "#2F78B7", "#6DB4EA", "#CBE6FC")
+HEAT = ("#F4F8FC", "#C6DBEF", "#6BAED6", "#2171B5", "#08306B")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
 
@@ -45,40 +41,11 @@ class Look:
     grid: str
     grey: str
     palette: tuple[str, ...]
-    heat: tuple[str, ...]
 
 
-LIGHT = Look("#FFFFFF", "#262626", "#B8B8B8", "#E6E6E6", "#8A8A8A", PALETTE, _HEAT)
-DARK = Look("#14171C", "#E4E6EA", "#5A616C", "#2B3038", "#8E959F", _DARK_PALETTE, _DARK_HEAT)
-
-_look: ContextVar[Look] = ContextVar("look", default=LIGHT)
-
-
-@contextmanager
-def style(*, dark: bool = False) -> Iterator[None]:
-    """Set the colours of the figures drawn inside the block.
-
-    Args:
-        dark: colours for dark pages; by default for light pages and print.
-
-    Example:
-        >>> import advect as ad
-        >>> from advect import viz
-        >>> with viz.style(dark=True):
-        ...     figure = viz.particles([ad.datasets.moons(20)])
-        >>> sum(figure.get_facecolor()[:3]) < 0.5
-        True
-    """
-    token = _look.set(DARK if dark else LIGHT)
-    try:
-        yield
-    finally:
-        _look.reset(token)
-
-
-def look() -> Look:
-    """The look in force."""
-    return _look.get()
+# figures are light; pages replace the colours where the reader prefers dark ones
+LIGHT = Look("#FFFFFF", "#262626", "#B8B8B8", "#E6E6E6", "#8A8A8A", PALETTE)
+DARK = Look("#14171C", "#E4E6EA", "#5A616C", "#2B3038", "#8E959F", _DARK_PALETTE)
 
 
 class Mark(NamedTuple):
@@ -88,42 +55,33 @@ class Mark(NamedTuple):
     marker: str
 
 
-def class_marks(names: Iterable[Hashable]) -> dict[Hashable, Mark]:
-    """A mark for each name: ten colours, then the same colours nearer to the ink with another
-    marker, and so on.
-    """
-    palette, marks = look().palette, {}
+def class_marks(names: Iterable[Hashable], look: Look = LIGHT) -> dict[Hashable, Mark]:
+    """A mark for each name: ten colours, then the same colours with another marker, and so on."""
+    marks = {}
     for position, name in enumerate(dict.fromkeys(names)):
-        turn, place = divmod(position, len(palette))
-        colour = _mixed(palette[place], look().ink, (0.0, 0.35)[turn % 2])
-        marks[name] = Mark(colour, MARKERS[turn % len(MARKERS)])
+        turn, place = divmod(position, len(look.palette))
+        marks[name] = Mark(look.palette[place], MARKERS[turn % len(MARKERS)])
     return marks
-
-
-def _mixed(colour: str, other: str, share: float) -> str:
-    pairs = ((int(colour[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round((1 - share) * a + share * b):02X}" for a, b in pairs)
 
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, on the ground of the look."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained", facecolor=look().ground)
+    return Figure(figsize=(width, height), layout="constrained", facecolor=LIGHT.ground)
 
 
 def dress(axes: Any, *, grid: bool = False, bare: bool = False) -> None:
     """Set the colours and sizes of axes; ``grid`` adds grid lines, ``bare`` omits ticks and spines."""
-    now = look()
-    axes.set_facecolor(now.ground)
-    axes.tick_params(color=now.line, labelcolor=now.ink, labelsize=SMALL, width=0.7, length=2.5)
-    axes.tick_params(which="minor", color=now.line, width=0.5, length=1.5)
-    axes.spines[:].set(color=now.line, linewidth=0.7)
+    axes.set_facecolor(LIGHT.ground)
+    axes.tick_params(color=LIGHT.line, labelcolor=LIGHT.ink, labelsize=SMALL, width=0.7, length=2.5)
+    axes.tick_params(which="minor", color=LIGHT.line, width=0.5, length=1.5)
+    axes.spines[:].set(color=LIGHT.line, linewidth=0.7)
     for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
-        text.set(fontsize=TEXT, color=now.ink)
+        text.set(fontsize=TEXT, color=LIGHT.ink)
     if grid:
         axes.set_axisbelow(True)
-        axes.grid(color=now.grid, linewidth=0.6)
+        axes.grid(color=LIGHT.grid, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     if bare:
         axes.tick_params(length=0)
@@ -168,15 +126,13 @@ def add_legend(figure: Any, handles: Sequence[Any]) -> None:
     lines = math.ceil(len(handles) / max(1, int((width - 0.2) / entry)))
     columns = math.ceil(len(handles) / lines)
     figure.set_size_inches(max(width, entry + 0.2), height + 0.19 * lines)
-    text = {"fontsize": SMALL, "labelcolor": look().ink, "frameon": False, "ncols": columns}
+    text = {"fontsize": SMALL, "labelcolor": LIGHT.ink, "frameon": False, "ncols": columns}
     spaces = {"handletextpad": 0.5, "columnspacing": 1.0, "borderpad": 0.2}
     figure.legend(handles=handles, loc="outside lower center", **text, **spaces)
 
 
 def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
     """Write a figure atomically in the format of the suffix; missing folders are created.
-
-    The background is never transparent.
 
     Example:
         >>> import tempfile, pathlib, numpy as np, advect as ad
@@ -187,14 +143,9 @@ def save(figure: Figure, path: str | Path, *, dpi: float = 150) -> Path:
         ...     viz.save(figure, pathlib.Path(folder) / "new" / "table.png").name
         'table.png'
     """
-    path, dpi = Path(path), check_positive("dpi", dpi)
-    known = figure.canvas.get_supported_filetypes()
-    kind, remedy = path.suffix.removeprefix(".").lower(), f"Use {', '.join(sorted(known))}."
-    refuse_if(kind not in known, "a figure needs the suffix of a format", repr(path.name), remedy)
+    path, content = Path(path), io.BytesIO()
     figure.draw_without_rendering()  # the layout of the first pass is only nearly right
-    content = io.BytesIO()
-    ground = figure.get_facecolor()
-    figure.savefig(content, format=kind, dpi=dpi, facecolor=ground, transparent=False)
+    figure.savefig(content, format=path.suffix.removeprefix(".").lower(), dpi=dpi)
     write_atomically(path, content.getvalue())
     return path
 

@@ -1,4 +1,4 @@
-"""Samples in files as plain arrays: numpy, CSV, Parquet, folders of images, IDX.
+"""Samples in files as plain arrays: numpy, CSV, Parquet, folders of images.
 
 Arrays that are not compressed are mapped and images are decoded on demand, so that a sample of a
 large file takes little memory. Writers are atomic. Nothing here knows a dataset."""
@@ -10,7 +10,6 @@ from advect.io.formats.registry import (
     kind_of as kind_of,
     open_source as open_source,
     reader_options as reader_options,
-    register_format as register_format,
     write as write,
 )
 from advect.io.formats.table import Table as Table

@@ -1,4 +1,4 @@
-"""Files of numpy, ``.npz`` archives and ``.npy`` arrays, which are never unpickled, and the IDX files of MNIST.
+"""Files of numpy, ``.npz`` archives and ``.npy`` arrays, which are never unpickled.
 
 Large arrays of numpy that are stored uncompressed are memory-mapped, so that a few rows take little memory."""
 
@@ -21,13 +21,11 @@ from advect._util.checks import check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name
-from advect.io.formats.guard import check_regular, check_size, damaged, read_bytes
+from advect.io.formats.guard import check_size, damaged
 from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"
 _LARGE = 1 << 26  # bytes of an array from which it is mapped
-_IDX_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_IDX_SPLITS = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 
 
 def read_npy(path: Path) -> Content:
@@ -189,27 +187,3 @@ def write_npz(path: Path, content: Content) -> None:
     arrays |= {k: None if v is None else np.array(json.dumps(v)) for k, v in texts.items()}
     with atomic_file(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
-
-
-def read_idx(path: Path, *, split: str = "train") -> Content:
-    """Images and labels of a directory with the files ``train-images-idx3-ubyte``,
-    ``train-labels-idx1-ubyte``, ``t10k-…``, which may be compressed; bytes are scaled to 0 … 1."""
-    check_known("split", split, _IDX_SPLITS)
-    prefixes = _IDX_SPLITS[split]
-    images = [_read_idx_array(path, f"{prefix}-images") for prefix in prefixes]
-    labels = [_read_idx_array(path, f"{prefix}-labels") for prefix in prefixes]
-    return Content(_joined(path, images), np.concatenate(labels).tolist(), path=path)
-
-
-def _read_idx_array(directory: Path, name: str) -> np.ndarray:
-    """Two zero bytes, a code of the dtype, the number of axes, their sizes, and the numbers, all
-    with the most significant byte first."""
-    files = sorted(directory.glob(f"{name}[-.]idx?-ubyte*"))
-    refuse_if(
-        not files, f"no file {name}-idx…-ubyte in the directory", directory, "Rename the files."
-    )
-    check_regular(files[0])
-    content = read_bytes(files[0], files[0].suffix == ".gz")
-    dtype, n_axes = _IDX_DTYPES[content[2]], content[3]
-    shape = np.frombuffer(content, ">u4", n_axes, offset=4)
-    return np.frombuffer(content, dtype, offset=4 + 4 * n_axes).reshape(shape)

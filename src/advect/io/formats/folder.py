@@ -105,7 +105,7 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
 
 
 def write_folder(path: Path, content: Content) -> None:
-    """An 8-bit PNG for each sample, in the directory of its class; replaces a folder of images."""
+    """An 8-bit PNG for each sample, in the directory of its class."""
     from PIL import Image
 
     x, labels, weights = content.x, content.labels, content.weights
@@ -127,9 +127,7 @@ def write_folder(path: Path, content: Content) -> None:
         share = float(((x < 0) | (x > 1)).mean())
         text = f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped"
         warnings.warn(text, stacklevel=5)
-    if path.is_dir():
-        _check_images_only(path)
-    with atomic_directory(path, overwrite=True) as temporary:
+    with atomic_directory(path) as temporary:
         for row, label in enumerate(labels or ()):
             name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
             directory = temporary / (name or "%")
@@ -141,19 +139,6 @@ def write_folder(path: Path, content: Content) -> None:
 
 def _is_image(file: Path) -> bool:
     return file.suffix.lower() in _SUFFIXES
-
-
-def _check_images_only(path: Path) -> None:
-    """Only a folder of images may be overwritten."""
-    for entry in path.iterdir():
-        others = [entry]
-        if entry.is_file() and entry.name.startswith("."):
-            others = []
-        elif entry.is_dir() and not entry.name.startswith("."):
-            others = [file for file in _visible(entry) if not _is_image(file)]
-        if others:
-            what = "only a folder of images can be overwritten"
-            raise InputError(what, f"{others[0]} is no image", "Choose another place.")
 
 
 def _visible(path: Path) -> list[Path]:

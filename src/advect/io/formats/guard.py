@@ -22,13 +22,6 @@ _BROKEN = (
     *(NotImplementedError, RecursionError),  # the last for JSON that is nested too deep
 )
 _CHUNK = 1 << 20
-_KINDS = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a directory",
-}
 
 
 @contextmanager
@@ -59,7 +52,7 @@ def check_regular(path: Path) -> None:
     refuse_if(
         not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)),
         "not a file or directory",
-        f"{path}, {_KINDS.get(stat.S_IFMT(mode), 'of unknown type')}",
+        path,
         "Write its content to a file first.",
     )
 
@@ -67,8 +60,7 @@ def check_regular(path: Path) -> None:
 def check_plain(path: Path) -> None:
     """Refuse a pipe, a device or a directory in the place of a file of a run."""
     if path.exists() and not path.is_file():
-        got = f"{path}, {_KINDS.get(stat.S_IFMT(path.stat().st_mode), 'of unknown type')}"
-        raise InputError("not a file", got, "Remove it, or restore the file from a copy.")
+        raise InputError("not a file", path, "Remove it, or restore the file from a copy.")
 
 
 def read_text(path: Path) -> str:

@@ -24,7 +24,7 @@ _GRID = re.compile(r"x((?:\[\d+\])+)")
 _SOFT = "probability["  # columns of soft labels in our own files: probability[cat], …
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_DTYPES = ("bool", "category", "text", "float16", "float32", "float64", *_INTEGERS)
+_CATEGORIES = ("category", "text")
 EXACT = {4: 2.0**24, 8: 2.0**53}  # from here on floats of so many bytes skip whole numbers
 
 Probabilities = str | int | bool | Sequence[str | int | bool] | None
@@ -37,6 +37,12 @@ class Column:
     name: str
     dtype: str
     values: tuple[str | int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("bool", "float16", "float32", "float64", *_INTEGERS, *_CATEGORIES):
+            raise ValueError(f"not the type of a column: {self.dtype!r:.200}")
+        if (self.dtype in _CATEGORIES) != bool(self.values):
+            raise ValueError(f"not the values of a column: {self.values!r:.200}")
 
     @property
     def names(self) -> list[str]:
@@ -102,23 +108,9 @@ class Table:
     @classmethod
     def from_dict(cls, facts: Any) -> Table:
         """The inverse of ``to_dict``; ValueError for anything else."""
-        try:
-            columns = [(part["name"], part["dtype"], part["values"]) for part in facts["columns"]]
-            table = cls(
-                tuple(Column(name, dtype, tuple(values)) for name, dtype, values in columns),
-                facts["label"],
-                facts["weights"],
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not the description of a table: {error!r}") from None
-        if not all(name is None or type(name) is str for name in (table.label, table.weights)):
-            raise ValueError("names of columns must be text")
-        for column in table.columns:
-            has_values = (column.dtype in ("category", "text")) == bool(column.values)
-            plain = all(type(value) in (str, int) for value in column.values)
-            if not (type(column.name) is str and column.dtype in _DTYPES and has_values and plain):
-                raise ValueError(f"not a column of a table: {column!r:.200}")
-        return table
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(cls).validate_python(facts)
 
 
 class Layout(NamedTuple):

@@ -16,7 +16,6 @@ from pyarrow import csv as arrow_csv, parquet
 
 from advect._util.atomic import atomic_file
 from advect._util.checks import refuse_if
-from advect.errors import InputError
 from advect.io.formats.arrow import is_number, is_text, table_content
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_size, damaged, read_bytes
@@ -55,11 +54,7 @@ def read_csv(
     )
     content = read_bytes(path, path.suffix == ".gz")
     check_size(path, 4 * len(content))
-    try:
-        text = content.decode(encoding)
-    except LookupError:
-        remedy = "Pass the name of one, such as 'utf-8' or 'latin-1'."
-        raise InputError("unknown encoding", repr(encoding), remedy) from None
+    text = content.decode(encoding)
     mark, names = _first_line(path, text, delimiter)
     refuse_if(
         header is None and all(map(is_number, names)),
