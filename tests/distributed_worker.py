@@ -72,6 +72,7 @@ CASES = {
         "n_steps": 2,
     },
 }
+QUICK = ("fd doubt", "fl", "blocks")
 FEW = ("fd without mass", "fd doubt", "fl", "vl", "blocks")
 MOST = (*FEW, "fd through laws", "fd relative epsilon", "means", "embedding", "sum")
 MOST += ("noise", "float32")
@@ -109,6 +110,21 @@ def compare(folder, group, names=tuple(CASES)):
         for key, value in outcome(result).items():
             tensors[f"{name}/{key}"] = value.contiguous()
     save_file(tensors, Path(folder, f"rank-{group.rank}.safetensors"))
+
+
+def quick(folder, group):
+    compare(folder, group, QUICK)
+    manners(folder, group)
+    rows = torch.arange(7.0)[group.rows(7)]
+    sent = group.sent
+    assert group.gather(rows, 7).tolist() == [*range(7)] and group.sent == sent + 8 * 4
+    assert group.sum(torch.ones(1)).item() == group.size == 2
+    assert group.of_first(torch.tensor([5.0 + group.rank])).item() == 5
+    assert group.largest(float(group.rank)) == 1
+    for other in (torch.arange(3.0), torch.arange(3.0).double()):  # numbers of both sizes
+        group.require_same("numbers", other)
+        with pytest.raises(ad.InputError, match="others on rank 1 than on rank 0"):
+            group.require_same("numbers", other + group.rank)
 
 
 def most(folder, group):

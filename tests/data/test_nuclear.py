@@ -48,6 +48,19 @@ def test_a_relative_error_is_kept_in_values_and_gradients(decay, gradients):
         assert torch.linalg.norm(first - second) <= 1e-6 * torch.linalg.norm(first)
 
 
+@pytest.mark.parametrize("rows", [3, 40])  # in one batch, and pair by pair
+def test_gradients_follow_the_scale_of_either_side(rows):
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(2 * rows, 50, generator=generator).double() for _ in range(2))
+    found = []
+    for one, other in ((1.0, 1.0), (1e-12, 1e12), (1e12, 1e-12)):
+        leaves = [(s * part).requires_grad_() for s, part in ((one, a), (other, b))]
+        nuclear_norms(*(Factored(leaf, (rows, rows)) for leaf in leaves)).sum().backward()
+        found.append((one * leaves[0].grad, other * leaves[1].grad))
+    for scaled in found[1:]:
+        torch.testing.assert_close(scaled, found[0], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("angle", [1e-3, 1e-6, 1e-9, 0.0])
 def test_a_direction_that_float32_does_not_see_has_its_gradient(angle):
     """A direction of one factor is nearly at a right angle to the other factor: its singular value is below the

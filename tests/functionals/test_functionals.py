@@ -146,6 +146,10 @@ class TestInteraction:
         energy = ad.Interaction(INTERACTIONS[name][0])
         assert_gradient(energy, self.data, rtol=1e-7)
 
+    def test_what_does_not_depend_on_differences_does_not_move(self):
+        for w in (lambda dx, same: same.double(), lambda dx, same: 0 * dx.sum(-1)):
+            assert not velocity_of(ad.Interaction(w), self.data).any()
+
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_coinciding_points(self, name):
         """Two particles at one place have no direction: finite velocities, as if the pair were not there."""

@@ -31,9 +31,11 @@ def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
 
 
 class Largest(TorchDispatchMode):
-    """The most entries of any tensor that an operation returns."""
+    """The most entries of any tensor that an operation returns, of those in float64, and how many
+    exponentials were taken.
+    """
 
-    entries = 0
+    entries, wide, exponentials = 0, 0, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -41,6 +43,9 @@ class Largest(TorchDispatchMode):
             renamed = func is torch.ops.aten.detach.default
             if isinstance(part, torch.Tensor) and not renamed:
                 self.entries = max(self.entries, part.numel())
+                self.wide = max(self.wide, part.numel() if part.dtype == torch.float64 else 0)
+        if func in (torch.ops.aten.exp_.default, torch.ops.aten.exp.default):
+            self.exponentials += result.numel()
         return result
 
 
@@ -96,9 +101,16 @@ class TestSolve:
         assert divergence(*[costs[1]] * 3, solver=solvers[1]).value == 0
 
 
-def test_exact_transport_needs_its_matrix():
-    with pytest.raises(ad.InputError, match="memory_limit"):
-        ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit="10kB")
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("10kB", r"rows of costs, 46\.6 KiB"),  # features, and 16 rows four times
+        ("100kB", r"90 to 80 samples needs 225\.0 KiB"),  # four matrices
+    ],
+)
+def test_exact_transport_needs_its_matrix(limit, said):
+    with pytest.raises(ad.InputError, match=said):
+        ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit=limit)
 
 
 COSTS = {
@@ -148,6 +160,30 @@ def test_a_limit_is_kept(limit):
     assert (seen.entries < cost.numel() / 4) == (limit is not None)
 
 
+WORK = {  # epsilon, reach: iterations of a cold solve, and exponentials for each entry of the cost
+    (0.1, None): (20, 10),
+    (0.02, 0.5): (42, 13),
+    (0.004, None): (95, 16),
+    (0.004, 0.5): (80, 16),
+}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize(("case", "most"), WORK.items(), ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_work_of_a_cold_start(case, most, dtype):
+    """Annealing, Newton steps and absorptions are worth their while; a large problem in float32 has no
+    matrix in float64.
+    """
+    x, y, a, b = clouds()
+    cost = cost_of(x, y).to(dtype)
+    with Largest() as seen:
+        found = ad.Sinkhorn(case[0], reach=case[1]).solve(cost, a, b)
+    assert found.converged and found.n_iter <= most[0]
+    assert seen.exponentials <= most[1] * cost.numel()
+    assert dtype == torch.float64 or seen.wide < cost.numel()
+
+
 def test_no_matrix_is_made_in_a_step():
     source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
     energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
@@ -188,6 +224,7 @@ class TestMiniBatch:
         assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-5)
         atol = 1e-3 * float(whole.plan().max())
         torch.testing.assert_close(parts.plan(), whole.plan(), atol=atol, rtol=0)
+        assert 0 < parts.divergence.cross.marginal_error < 1e-4
 
     def test_mean_of_the_divergences_of_parts(self):
         """Against parts cut by hand, with the label laws of the whole."""
