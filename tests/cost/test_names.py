@@ -77,8 +77,8 @@ def test_other_names_of_the_same_samples_are_a_distance():
         assert found.value > 0.1 and found.converged and not found.same
     few = ad.otdd(A, turned, cost=by(NAMES), solver=ad.MiniBatch(size=12, batches=3))
     assert not few.same
-    moved = A.replace(x=A.x + 1)
-    assert not ad.otdd(A, moved, solver=ad.MiniBatch(size=12)).same  # sampled, and far apart
+    for other in (A.replace(x=A.x + 1), A.replace(y=0 * A.y, classes=("all",))):
+        assert not ad.otdd(A, other, solver=ad.MiniBatch(size=12)).same  # nor where parts are drawn
 
 
 @pytest.mark.parametrize("label", [NAMES, ad.ByName(3.0), BOTH], ids=repr)

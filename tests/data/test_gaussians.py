@@ -33,7 +33,10 @@ class TestBures:
     @pytest.mark.parametrize("d", [1, 2, 7, 30])
     def test_against_matrix_roots_full_rank(self, make, d):
         (means_a, factors_a), (means_b, factors_b) = random_laws(3, d), random_laws(4, d, seed=1)
-        got = ad.bures(make(means_a, factors_a), make(means_b, factors_b))
+        laws = make(means_a, factors_a)
+        got = ad.bures(laws, make(means_b, factors_b))
+        within = ad.bures(make(means_a, factors_a), laws)  # of which each pair is taken once
+        torch.testing.assert_close(ad.bures(laws, laws), within, rtol=1e-9, atol=1e-9)
         for i, j in product(range(3), range(4)):
             a = means_a[i].numpy(), (factors_a[i].T @ factors_a[i]).numpy()
             b = means_b[j].numpy(), (factors_b[j].T @ factors_b[j]).numpy()
