@@ -250,6 +250,15 @@ class TestFiles:
             with pytest.raises(ad.InputError):
                 ad.maps.load(broken)
 
+    def test_states_of_other_particles(self, tmp_path):
+        data, path = labeled([5, 6], 3, 0), tmp_path / "map.safetensors"
+        tensors, facts = read_tensors(ad.maps.NearestMap().fit(data, moved(data)).save(path))
+        light = torch.tensor([0.0] + [0.1] * 10).double()
+        for change in ({"start.weights": light}, {"end.x": tensors["end.x"].float()}):
+            write_tensors(path, tensors | change, facts)
+            with pytest.raises(ad.InputError, match="damaged"):
+                ad.maps.load(path)
+
     def test_foreign_files_run_nothing(self, tmp_path):
         fired = tmp_path / "fired"
 
