@@ -13,6 +13,8 @@ from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, labeled, memberships
 from safetensors.torch import save_file
 
 import advect as ad
+from advect.ot.cost import DenseCost
+from advect.ot.sharded import ShardedCost
 
 # few iterations: a loaded machine needs milliseconds for a collective
 CLOSE = ad.Sinkhorn(epsilon=1.0, tol=1e-9)
@@ -115,6 +117,11 @@ def compare(folder, group, names=tuple(CASES)):
 def quick(folder, group):
     compare(folder, group, QUICK)
     manners(folder, group)
+    # a solve of shared rows takes the same decisions as that of all rows
+    matrix, solver = draw(30, 25).square(), ad.Sinkhorn(0.05, reach=2.0)
+    own = DenseCost(matrix[group.rows(30)])
+    shared, whole = solver.solve(ShardedCost(own, 30, group)), solver.solve(matrix)
+    assert shared.n_iter == whole.n_iter and abs(shared.value - whole.value) < 1e-12
     rows = torch.arange(7.0)[group.rows(7)]
     sent = group.sent
     assert group.gather(rows, 7).tolist() == [*range(7)] and group.sent == sent + 8 * 4

@@ -73,6 +73,12 @@ class TestBures:
             b = ad.Gaussians(means_b, kind_b(deviations_b))
             torch.testing.assert_close(ad.bures(a, b), expected, rtol=1e-12, atol=1e-12)
 
+    def test_near_laws_beside_far_ones(self):
+        """Differences come first: squares of the far ones would hide those of the near ones."""
+        means, still = torch.tensor([[0.0, 1.0], [1e6, 1.0]]).double(), Diagonal(torch.ones(2, 2))
+        a, b = (ad.Gaussians(means + shift, still.to(dtype=torch.float64)) for shift in (0, 2**-10))
+        assert ad.bures(a, b).diagonal().tolist() == pytest.approx([2**-19] * 2, rel=1e-12)
+
     def test_distance_to_a_point_mass(self):
         means, factors = random_laws(2, 6)
         point = ad.Gaussians(torch.zeros(1, 6).double(), Full(torch.zeros(1, 6, 6).double()))

@@ -118,6 +118,7 @@ class TestFit:
         seen, standard = [], Carrier.standard
 
         def look(carrier, x, t, codes):
+            assert t[0] >= 0 and t[-1] <= 1 and torch.allclose(t.diff(), torch.tensor(1 / len(t)))
             seen.append((x - t[:, None] * torch.tensor([2.0, 4.0])) / torch.tensor([1.0, 2.0]) - 1)
             return standard(carrier, x, t, codes)
 
