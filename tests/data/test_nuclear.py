@@ -26,10 +26,17 @@ def matrix(singular, shape, seed=1):
     return left * singular @ right.T, left * (singular > 0) @ right.T
 
 
-@pytest.mark.parametrize("decay", [0.0, 3.0, 9.0])
-@pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("sizes", [SIZES, SMALL], ids=["large", "small"])
-def test_a_relative_error_is_kept_in_values_and_gradients(decay, gradients, sizes):
+@pytest.mark.parametrize(
+    ("sizes", "gradients", "decay"),
+    [
+        (SIZES, False, 0.0),
+        (SIZES, False, 9.0),
+        (SIZES, True, 3.0),
+        pytest.param(SIZES, True, 9.0, marks=pytest.mark.slow),
+        *((SMALL, gradients, decay) for gradients in (False, True) for decay in (0.0, 3.0, 9.0)),
+    ],
+)
+def test_a_relative_error_is_kept_in_values_and_gradients(sizes, gradients, decay):
     a, b = factors(decay, sizes)
     blocks = a.split(sizes[0]), b.split(sizes[1])
     exact = [[torch.linalg.svdvals(p @ q.T).sum() for q in blocks[1]] for p in blocks[0]]
@@ -38,16 +45,17 @@ def test_a_relative_error_is_kept_in_values_and_gradients(decay, gradients, size
     upper = traces[0][:, None] + traces[1]
     weights = torch.tensor([[0.3, 1e-3, 0.2], [0.0, 0.5, 0.1]]).double()
     found = []
-    for options in ({}, {"upper": upper, "rtol": 9e-7}):
+    # means that are far apart leave room for products in float32
+    for options in ({}, {"upper": upper, "rtol": 9e-7}, {"upper": 20 * upper, "rtol": 9e-7}):
         leaves = [part.clone().requires_grad_(gradients) for part in (a, b)]
         sides = (Factored(leaf, side) for leaf, side in zip(leaves, sizes, strict=True))
         norms = nuclear_norms(*sides, **options)
-        assert ((norms - exact).abs() <= 9e-7 * (upper - 2 * exact)).all()
+        assert ((norms - exact).abs() <= 9e-7 * (options.get("upper", upper) - 2 * exact)).all()
         if gradients:
             (norms * weights).sum().backward()
             found.append([leaf.grad for leaf in leaves])
-    for first, second in zip(*found, strict=True) if gradients else ():
-        assert torch.linalg.norm(first - second) <= 1e-6 * torch.linalg.norm(first)
+    for first, *others in zip(*found, strict=True):
+        assert all(torch.linalg.norm(first - o) <= 1e-6 * torch.linalg.norm(first) for o in others)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 40])

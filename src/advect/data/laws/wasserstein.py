@@ -137,7 +137,7 @@ class _SmallNorms(torch.autograd.Function):
         if allowed is not None and not moves and rows > _FEW_ROWS:
             # By squares of products in float32, where that is precise enough: see ``_LargeNorms``.
             products = torch.einsum("ird,jsd->ijrs", a.float(), b.float())[wanted].double()
-            singular = _singular_by_squares(products)
+            singular = torch.linalg.eigvalsh(products @ products.mT).clamp_min(0).sqrt()
             norms[wanted] = singular.sum(dim=1)
             lengths = [torch.linalg.vector_norm(part, dim=(1, 2)) for part in (a, b)]
             error = _squares_error(singular, sum(products.shape[1:]))
@@ -311,7 +311,7 @@ def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
 
 def _singular_by_squares(matrix: Tensor) -> Tensor:
     """Singular values as roots of eigenvalues of the smaller Gram matrix: four times as fast."""
-    wide = matrix if matrix.shape[-2] <= matrix.shape[-1] else matrix.mT
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
     return torch.linalg.eigvalsh(wide @ wide.mT).clamp_min(0).sqrt()
 
 
