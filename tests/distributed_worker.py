@@ -74,7 +74,7 @@ CASES = {
         "n_steps": 2,
     },
 }
-QUICK = ("fd doubt", "fl", "blocks")
+QUICK = ("fd doubt", "blocks")
 FEW = ("fd without mass", "fd doubt", "fl", "vl", "blocks")
 MOST = (*FEW, "fd through laws", "fd relative epsilon", "means", "embedding", "sum")
 MOST += ("noise", "float32")

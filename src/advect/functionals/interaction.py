@@ -115,7 +115,7 @@ class Interaction(Functional):
             if not value.requires_grad:
                 return value, 0.0, 0.0
             ends = torch.autograd.grad(value, (left, right), materialize_grads=True)
-            return value.detach(), *ends
+            return value.detach(), ends[0], ends[1]
 
 
 def repulsion(length: float = 1.0) -> Radial:
