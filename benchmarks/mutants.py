@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FIRST = {  # tests of a room, the fastest oracles first
     "ot": "ot/test_ot ot/test_unbalanced ot/test_scale ot/test_solver_honesty attack distributed",
     "cost": "cost/test_cost cost/test_targets cost/test_soft_labels cost/test_names cost transport",
-    "transport": "transport/test_transport transport/test_notes cost/test_soft_labels transport distributed",
+    "transport": "transport/test_transport transport/test_notes cost/test_names cost/test_soft_labels transport distributed",
     "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
     "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
     "data/laws": "data/test_gaussians data/test_nuclear datasets/test_statistics cost conformance",

@@ -13,6 +13,8 @@ from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, labeled, memberships
 from safetensors.torch import save_file
 
 import advect as ad
+from advect.ot.cost import DenseCost
+from advect.ot.sharded import ShardedCost
 
 # few iterations: a loaded machine needs milliseconds for a collective
 CLOSE = ad.Sinkhorn(epsilon=1.0, tol=1e-9)
@@ -72,6 +74,7 @@ CASES = {
         "n_steps": 2,
     },
 }
+QUICK = ("fd doubt", "blocks")
 FEW = ("fd without mass", "fd doubt", "fl", "vl", "blocks")
 MOST = (*FEW, "fd through laws", "fd relative epsilon", "means", "embedding", "sum")
 MOST += ("noise", "float32")
@@ -109,6 +112,26 @@ def compare(folder, group, names=tuple(CASES)):
         for key, value in outcome(result).items():
             tensors[f"{name}/{key}"] = value.contiguous()
     save_file(tensors, Path(folder, f"rank-{group.rank}.safetensors"))
+
+
+def quick(folder, group):
+    compare(folder, group, QUICK)
+    manners(folder, group)
+    # a solve of shared rows takes the same decisions as that of all rows
+    matrix, solver = draw(30, 25).square(), ad.Sinkhorn(0.05, reach=2.0)
+    own = DenseCost(matrix[group.rows(30)])
+    shared, whole = solver.solve(ShardedCost(own, 30, group)), solver.solve(matrix)
+    assert shared.n_iter == whole.n_iter and abs(shared.value - whole.value) < 1e-12
+    rows = torch.arange(7.0)[group.rows(7)]
+    sent = group.sent
+    assert group.gather(rows, 7).tolist() == [*range(7)] and group.sent == sent + 8 * 4
+    assert group.sum(torch.ones(1)).item() == group.size == 2
+    assert group.of_first(torch.tensor([5.0 + group.rank])).item() == 5
+    assert group.largest(float(group.rank)) == 1
+    for other in (torch.arange(3.0), torch.arange(3.0).double()):  # numbers of both sizes
+        group.require_same("numbers", other)
+        with pytest.raises(ad.InputError, match="others on rank 1 than on rank 0"):
+            group.require_same("numbers", other + group.rank)
 
 
 def most(folder, group):

@@ -118,6 +118,7 @@ def test_covariances_are_those_of_the_dense_matrices(covariance):
         torch.testing.assert_close(found, right, rtol=1e-7, atol=1e-7, msg=promise)
     narrow = covariance.to(dtype=torch.float32).dense()
     assert narrow.dtype == torch.float32
+    assert covariance.to(dtype=torch.float32).compressed.rows.dtype == torch.float64
     torch.testing.assert_close(narrow.double(), dense, rtol=1e-5, atol=1e-5)
 
 

@@ -32,6 +32,14 @@ class TestMatrix:
         expected = oracles.cost(a.x, b.x) + 0.35 * label(a, b)[a.y][:, b.y]
         torch.testing.assert_close(matrix, expected, rtol=1e-9, atol=1e-9)
 
+    @pytest.mark.parametrize("dim", [2, 5, 30])
+    def test_rounding_is_a_bound_and_not_far_from_what_there_is(self, dim):
+        cost = ad.GroundCost(label=ad.NoLabels())
+        narrow = [random_dataset(30, dim, seed=seed).to(dtype=torch.float32) for seed in (0, 1)]
+        pair, wide = cost.between(*narrow), [data.to(dtype=torch.float64) for data in narrow]
+        off = float((pair.matrix() - cost.between(*wide).matrix()).abs().max())
+        assert off <= pair.rounding(torch.float32) <= 20 * off
+
     def test_embedding_moves_features_and_laws(self):
         a, b = random_dataset(), random_dataset(seed=1)
         cost = ad.GroundCost(feature=ad.Embedding(lambda x: x[:, :2] * 3))

@@ -77,6 +77,8 @@ def test_other_names_of_the_same_samples_are_a_distance():
         assert found.value > 0.1 and found.converged and not found.same
     few = ad.otdd(A, turned, cost=by(NAMES), solver=ad.MiniBatch(size=12, batches=3))
     assert not few.same
+    for other in (A.replace(x=A.x + 1), A.replace(y=0 * A.y, classes=("all",))):
+        assert not ad.otdd(A, other, solver=ad.MiniBatch(size=12)).same  # nor where parts are drawn
 
 
 @pytest.mark.parametrize("label", [NAMES, ad.ByName(3.0), BOTH], ids=repr)
@@ -109,6 +111,8 @@ def test_notes_name_classes_without_a_namesake():
     assert "ant" in notes(A, B) and "dog" in notes(A, B)
     assert "No class name" in notes(A, strangers)
     assert "name" not in notes(A, A.replace(x=A.x + 1))
+    many = drawn(24, 0, tuple("abcdefgh"))
+    assert "(a, b, c, d, e, … and x, y, z)" in notes(many, strangers)
     flowed = ad.flow(A, ad.OTDD(strangers, cost=by(NAMES)), n_steps=1)
     assert any("No class name" in note.what for note in flowed.notes)
 

@@ -154,7 +154,7 @@ def test_laws_are_those_of_weighted_samples():
     assert torch.allclose(1e16 * tiny.covariances(), laws.covariances(), rtol=1e-10)
 
 
-def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so():
+def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so(monkeypatch):
     """Full covariances around one mean, in directions that turn: W₂² is no squared distance of points."""
     angles = torch.arange(4, dtype=torch.float64) * torch.pi / 4
     axes = torch.stack([angles.cos(), angles.sin()], dim=1)
@@ -176,6 +176,9 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so():
     assert ad.otdd(far, far.subset([0])).converged
     plain = ad.otdd(data, data.subset([0]), cost=ad.GroundCost(label=ad.Bures(diagonal=True)))
     assert not any("soft labels" in note.what for note in plain.notes)
+    monkeypatch.setattr("advect.cost.labels._MAX_EIGEN", 3)  # of many laws, a rougher bound
+    rough = ad.GroundCost().between(data, data).labels.floor
+    assert rough <= pair.labels.floor <= wanted - 0.01
 
 
 def test_blocks_are_the_same_distance_and_flow():
@@ -189,7 +192,11 @@ def test_blocks_are_the_same_distance_and_flow():
 def test_many_classes_and_float32():
     """Beyond the number of laws for which the label part is a thin product."""
     a, b = soft(90, 70, 2), soft(80, 66, 3, 1.0)
+    plan = torch.rand(90, 80, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     for cost in (ad.GroundCost(label=ad.Bures(diagonal=True)), ad.GroundCost()):
+        for pair in (cost.between(a, b), cost.between(a.hard(), b.hard())):
+            wanted = float((plan * pair.matrix()).sum())
+            assert float(pair.contract(plan)) == pytest.approx(wanted, rel=1e-10)
         parts = a.subset(range(6)).replace(law=a.laws()), b.subset(range(5)).replace(law=b.laws())
         wanted = by_loops(cost, *parts)
         found = cost.between(a, b).matrix()[:6, :5]

@@ -33,7 +33,10 @@ class TestBures:
     @pytest.mark.parametrize("d", [1, 2, 7, 30])
     def test_against_matrix_roots_full_rank(self, make, d):
         (means_a, factors_a), (means_b, factors_b) = random_laws(3, d), random_laws(4, d, seed=1)
-        got = ad.bures(make(means_a, factors_a), make(means_b, factors_b))
+        laws = make(means_a, factors_a)
+        got = ad.bures(laws, make(means_b, factors_b))
+        within = ad.bures(make(means_a, factors_a), laws)  # of which each pair is taken once
+        torch.testing.assert_close(ad.bures(laws, laws), within, rtol=1e-9, atol=1e-9)
         for i, j in product(range(3), range(4)):
             a = means_a[i].numpy(), (factors_a[i].T @ factors_a[i]).numpy()
             b = means_b[j].numpy(), (factors_b[j].T @ factors_b[j]).numpy()
@@ -69,6 +72,12 @@ class TestBures:
             a = ad.Gaussians(means_a, kind_a(deviations_a))
             b = ad.Gaussians(means_b, kind_b(deviations_b))
             torch.testing.assert_close(ad.bures(a, b), expected, rtol=1e-12, atol=1e-12)
+
+    def test_near_laws_beside_far_ones(self):
+        """Differences come first: squares of the far ones would hide those of the near ones."""
+        means, still = torch.tensor([[0.0, 1.0], [1e6, 1.0]]).double(), Diagonal(torch.ones(2, 2))
+        a, b = (ad.Gaussians(means + shift, still.to(dtype=torch.float64)) for shift in (0, 2**-10))
+        assert ad.bures(a, b).diagonal().tolist() == pytest.approx([2**-19] * 2, rel=1e-12)
 
     def test_distance_to_a_point_mass(self):
         means, factors = random_laws(2, 6)

@@ -95,6 +95,22 @@ def test_one_rank_is_a_plain_flow(name):
     assert_close(worker.outcome(alone), name)
 
 
+def forked(rank, size, port, folder):
+    """A rank that is a fork of this process, which takes no time to start."""
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update(environment(**shared, RANK=str(rank)))
+    with ad.distributed.group(timeout=20) as group:
+        worker.quick(folder, group)
+
+
+def test_forked_ranks(tmp_path):
+    options = {"nprocs": 2, "start_method": "fork"}
+    torch.multiprocessing.start_processes(forked, (2, free_port(), str(tmp_path)), **options)
+    assert_same_as_alone(tmp_path, 2, worker.QUICK)
+
+
 @pytest.mark.slow
 def test_two_ranks_under_torchrun(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -215,9 +216,13 @@ class Terminal(io.StringIO):
 
 def test_progress(monkeypatch):
     out = io.StringIO()
-    run(ad.Progress(3, "walk", stream=out, interval=0.0), n_steps=3)
+    progress = ad.Progress(3, "walk", stream=out, interval=0.0)
+    run(progress, n_steps=3)
     lines = out.getvalue().splitlines()
     assert len(lines) == 4 and lines[3].startswith("walk: 3/3, value 53, ")
+    progress.n_steps = 93
+    progress(SimpleNamespace(index=30, seconds=10.0, value=53.0))
+    assert out.getvalue().endswith("walk: 30/93, value 53, 0:00:21 left, 3.0 steps/s\n")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     out = Terminal()

@@ -353,7 +353,10 @@ class TestClustering:
     def relabeled(self, means, y, clustering, classes=None):
         source = ad.LabeledDataset(torch.tensor(means).double(), y, classes=classes)
         dynamics = ad.JointVariableLabels(clustering)
-        return ad.flow(source, STILL, dynamics=dynamics, n_steps=1).dataset.y.tolist()
+        ended = ad.flow(source, STILL, dynamics=dynamics, n_steps=1).dataset
+        # names of new classes are the smallest numbers that are free
+        assert ended.classes == tuple(range(max(2, int(ended.y.max()) + 1)))
+        return ended.y.tolist()
 
     @pytest.mark.parametrize(
         ("found", "wanted"),

@@ -75,6 +75,13 @@ class TestIntegrators:
             assert not torch.equal(before[name], after[name])
         assert last.value < first.value
 
+    def test_heun_is_the_exponential_to_second_order(self):
+        """On ½‖x‖² a step of size τ multiplies by 1 − τ + τ²/2."""
+        square = ad.Potential(lambda x, y: x.square().sum(1) / 2)
+        last = states(self.source, square, 5, integrator=ad.Heun(lambda k: 0.1 * (k + 1)))[-1]
+        factor = math.prod(1 - t + t**2 / 2 for t in (0.1, 0.2, 0.3, 0.4, 0.5))
+        torch.testing.assert_close(last.dataset.x, factor * self.source.x, rtol=1e-13, atol=0)
+
     @pytest.mark.parametrize("make", MAKES)
     def test_schedules(self, make):
         """A schedule is asked for every step by its number, counted from 0, and each step is that much longer."""

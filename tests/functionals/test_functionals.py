@@ -6,7 +6,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from flow_cases import draw, first_velocity, labeled, value_at
+from flow_cases import draw, first_velocity, labeled, memberships, value_at
 
 import advect as ad
 from advect.functionals import interaction
@@ -146,6 +146,10 @@ class TestInteraction:
         energy = ad.Interaction(INTERACTIONS[name][0])
         assert_gradient(energy, self.data, rtol=1e-7)
 
+    def test_what_does_not_depend_on_differences_does_not_move(self):
+        for w in (lambda dx, same: same.double(), lambda dx, same: 0 * dx.sum(-1)):
+            assert not velocity_of(ad.Interaction(w), self.data).any()
+
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_coinciding_points(self, name):
         """Two particles at one place have no direction: finite velocities, as if the pair were not there."""
@@ -177,12 +181,12 @@ class TestInteraction:
 
 
 def internal_by_loops(data, power, h, by_class):
-    x, y, w = data.x.numpy(), data.y.numpy(), data.weights.numpy()
+    x, p, w = data.x.numpy(), memberships(data).numpy(), data.weights.numpy()
     total = 0.0
     for i in range(len(x)):
         kernel = np.exp(-((x[i] - x) ** 2).sum(1) / (2 * h**2))
         kernel /= (2 * math.pi * h**2) ** (x.shape[1] / 2)
-        density = (w * kernel * ((y == y[i]) if by_class else 1)).sum()
+        density = (w * kernel * (p @ p[i] if by_class else 1)).sum()
         total += w[i] * (math.log(density) if power == 1 else density ** (power - 1) / (power - 1))
     return total
 
@@ -195,9 +199,11 @@ class TestInternal:
     def test_value_and_gradient(self, power, by_class):
         """Values to 1e-12; gradients to the 1e-7 of central differences with step 1e-6."""
         energy = ad.Internal(power, bandwidth=0.8, by_class=by_class)
-        expected = internal_by_loops(self.data, power, 0.8, by_class)
-        assert energy(self.data).item() == pytest.approx(expected, rel=1e-12)
-        assert_gradient(energy, self.data, rtol=1e-6)
+        soft = self.data.replace(probabilities=0.7 * memberships(self.data) + 0.1)
+        for data in (self.data, soft):
+            expected = internal_by_loops(data, power, 0.8, by_class)
+            assert energy(data).item() == pytest.approx(expected, rel=1e-12)
+            assert_gradient(energy, data, rtol=1e-6)
 
     @pytest.mark.parametrize("dim", [1, 2, 5])
     def test_silverman(self, dim):

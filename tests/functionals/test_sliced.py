@@ -38,6 +38,17 @@ class TestOneDimension:
         found = sliced_otdd(a, b, 3, label_weight=0)
         assert 2 * found.energy == pytest.approx(pot.emd2_1d(*arrays), rel=1e-9, abs=1e-12)
 
+    def test_points_without_mass_are_nowhere(self):
+        a, b = (labeled(9, seed, d=1, k=1) for seed in (0, 1))
+        for data in (a, b):
+            data.weights[:4] = 0
+        a, b = (data.replace(weights=data.weights / data.weights.sum()) for data in (a, b))
+        arrays = (part.numpy().flatten() for part in (a.x, b.x, a.weights, b.weights))
+        found = sliced_otdd(
+            a.replace(x=a.x.clone().index_fill_(0, torch.arange(4), 1e9)), b, 3, label_weight=0
+        )
+        assert 2 * found.energy == pytest.approx(pot.emd2_1d(*arrays), rel=1e-6)
+
     def test_one_even_weight_among_others(self):
         """Weights of which one is 1/n are not even."""
         a, b = (labeled(3, seed, d=1, k=1) for seed in (0, 1))

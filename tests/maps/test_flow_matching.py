@@ -113,6 +113,21 @@ class TestFit:
         same, again, other = (run.transform(source).x for run in runs)
         assert torch.equal(same, again) and not torch.equal(same, other)
 
+    def test_noise_is_around_the_paths(self, monkeypatch):
+        """In standard deviations of the samples: 1 and 2 here, of all paths from (1, 2) to (3, 6)."""
+        seen, standard = [], Carrier.standard
+
+        def look(carrier, x, t, codes):
+            assert t[0] >= 0 and t[-1] <= 1 and torch.allclose(t.diff(), torch.tensor(1 / len(t)))
+            seen.append((x - t[:, None] * torch.tensor([2.0, 4.0])) / torch.tensor([1.0, 2.0]) - 1)
+            return standard(carrier, x, t, codes)
+
+        monkeypatch.setattr(Carrier, "standard", look)
+        start = torch.tensor([[1.0, 2.0]]).repeat(9, 1)
+        FlowMatchingMap(updates=8, width=4, noise=0.5, progress=False).fit(start, 3 * start)
+        noise = torch.cat(seen).double()
+        torch.testing.assert_close(noise.T.cov(), 0.25 * torch.eye(2).double(), rtol=0, atol=0.03)
+
     def test_no_updates_carry_by_the_mean(self):
         source, target = labeled([40, 40], 2, 0), labeled([40, 40], 2, 1, shift=5.0)
         fitted = FlowMatchingMap(updates=0, progress=False).fit(ad.PairSampler(source, target))

@@ -158,6 +158,18 @@ class TestEntropic:
         # the posterior knows the class
         assert torch.allclose(fitted.transform(new.x), expected, atol=1e-3)
 
+    def test_potentials_of_one_level_are_near_those_of_the_next(self, monkeypatch):
+        counts, solve = [], ad.Sinkhorn.solve
+
+        def counted(*args, **options):
+            counts.append(solve(*args, **options))
+            return counts[-1]
+
+        monkeypatch.setattr(ad.Sinkhorn, "solve", counted)
+        start = labeled([40, 30, 30], 3, 0, apart=8.0)
+        EntropicMap(ad.Relative(0.001)).fit(start, moved(start, 20.0 * (start.y[:, None] == 1)))
+        assert len(counts) == 6 and sum(found.n_iter for found in counts) <= 28
+
     def test_posterior_is_that_of_the_kernel(self):
         start = labeled([12, 18, 5], 2, 0, weighted=True)
         fitted = EntropicMap(epsilon=0.3).fit(start, moved(start))
@@ -249,6 +261,15 @@ class TestFiles:
             write_tensors(broken, tensors, facts)
             with pytest.raises(ad.InputError):
                 ad.maps.load(broken)
+
+    def test_states_of_other_particles(self, tmp_path):
+        data, path = labeled([5, 6], 3, 0), tmp_path / "map.safetensors"
+        tensors, facts = read_tensors(ad.maps.NearestMap().fit(data, moved(data)).save(path))
+        light = torch.tensor([0.0] + [0.1] * 10).double()
+        for change in ({"start.weights": light}, {"end.x": tensors["end.x"].float()}):
+            write_tensors(path, tensors | change, facts)
+            with pytest.raises(ad.InputError, match="damaged"):
+                ad.maps.load(path)
 
     def test_foreign_files_run_nothing(self, tmp_path):
         fired = tmp_path / "fired"

@@ -258,7 +258,7 @@ class TestEdges:
             lambda: ad.PairSampler(SOURCE, unlabeled): "label",
             lambda: pairs.batches(0): "size",
             lambda: pairs.sample_plan_with_labels(x, x): "label_weight=0",
-            lambda: pairs.plan(x, x, [1, None, 1, 1], [1] * 4): "without",
+            lambda: pairs.plan(x, x, [1, None, 1, 1], [None] + [1] * 3): "2 of 8 without",
             lambda: pairs.plan(x, x, [1] * 3, [1] * 4): "same length",
             lambda: pairs.plan(x, x, [9] * 4, [1] * 4): "classes",
             lambda: blind.sample_plan(x, draw(4, 2)): "feature space",

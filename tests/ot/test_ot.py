@@ -11,6 +11,7 @@ from oracles import cost as cost_of
 
 import advect as ad
 from advect.ot import divergence
+from advect.ot.cost import BlockedCost
 
 
 def problem(n=40, m=50, d=3, zeros=False):
@@ -44,7 +45,17 @@ class TestExact:
         assert ad.ExactOT().solve_self(cost_of(x, x)).value == 0
         assert ad.ExactOT().solve_self(cost_of(x, x) + 1).value == pytest.approx(1, abs=1e-12)
         swap = torch.tensor([[0.0, -1.0], [-1.0, 0.0]], dtype=torch.float64)
-        assert ad.ExactOT().solve_self(swap).value == pytest.approx(-1)
+        blocks = BlockedCost.of(swap.__getitem__, (2, 2), room=1000, like=swap)
+        for cost in (swap, blocks):
+            assert ad.ExactOT().solve_self(cost).value == pytest.approx(-1)
+
+    @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-12, 1e12])
+    def test_scales_with_the_cost(self, scale):
+        cost, a, b, *_ = problem()
+        whole, found = (ad.ExactOT().solve(s * cost, a, b) for s in (1.0, scale))
+        assert found.converged and found.value == pytest.approx(
+            scale * whole.value, rel=1e-9, abs=0
+        )
 
     def test_the_error_is_stated_also_where_it_gives_up(self):
         cost, a, b, *_ = problem(200, 200)
@@ -71,6 +82,9 @@ class TestSinkhorn:
         assert np.ptp(found.potentials[1].numpy() - g) < 1e-5
         primal = oracles.primal_value(found.plan(), cost, a, b, epsilon)
         assert found.value == pytest.approx(primal, abs=1e-6)
+        # the stated error is a bound, and no more than the marginal error and rounding explain
+        most = float(cost.max()) * (found.marginal_error + 16 * torch.finfo(cost.dtype).eps)
+        assert abs(found.value - value) <= found.value_error + 1e-12 and found.value_error <= most
         narrow = ad.Sinkhorn(epsilon=epsilon).solve(cost.float(), a, b)
         assert narrow.converged and narrow.plan().dtype == torch.float32
         assert narrow.value == pytest.approx(value, rel=1e-4)
@@ -104,6 +118,20 @@ class TestSinkhorn:
         found = solver.solve(cost)
         assert found.converged
         assert found.value == pytest.approx(solver.solve(cost.double()).value, rel=1e-5)
+
+    @pytest.mark.parametrize("reach", [None, 1e3])
+    def test_the_error_of_one_pair_is_rounding(self, reach):
+        """Two units of |f| + |g| + |C|, where the potentials sum to the cost."""
+        cost = torch.tensor([[1e4]], dtype=torch.float64)
+        found = ad.Sinkhorn(0.1, reach=reach).solve(cost)
+        assert found.value_error == pytest.approx(4 * torch.finfo(cost.dtype).eps * 1e4, rel=0.1)
+
+    def test_a_start_is_the_same_whatever_constant_is_moved_between_its_potentials(self):
+        cost, a, b, *_ = problem()
+        solver = ad.Sinkhorn(0.02)
+        f, g = solver.solve(cost, a, b).potentials
+        again = solver.solve(cost, a, b, init=(f + 1e6, g - 1e6))
+        assert again.n_iter <= 4 and again.value_error < 1e-8
 
     def test_zero_cost_and_single_points(self):
         assert ad.Sinkhorn().solve(torch.zeros(3, 4)).value == pytest.approx(0, abs=1e-25)

@@ -2,6 +2,8 @@
 mini-batches.
 """
 
+import weakref
+
 import oracles
 import pytest
 import torch
@@ -30,18 +32,36 @@ def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
     return x.to(dtype), y.to(dtype), a / a.sum(), b / b.sum()
 
 
-class Largest(TorchDispatchMode):
-    """The most entries of any tensor that an operation returns."""
+class Held(TorchDispatchMode):
+    """The most bytes that tensors held at any time, the most entries of a tensor in float64, and how
+    many exponentials were taken.
+    """
 
-    entries = 0
+    def __init__(self):
+        super().__init__()
+        self.alive, self.bytes, self.most, self.wide, self.exponentials = set(), 0, 0, 0, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for part in result if isinstance(result, (tuple, list)) else (result,):
-            renamed = func is torch.ops.aten.detach.default
-            if isinstance(part, torch.Tensor) and not renamed:
-                self.entries = max(self.entries, part.numel())
+            if isinstance(part, torch.Tensor) and part.layout == torch.strided:
+                self.see(part.untyped_storage())
+                self.wide = max(self.wide, part.numel() * (part.dtype == torch.float64))
+        if func in (torch.ops.aten.exp_.default, torch.ops.aten.exp.default):
+            self.exponentials += result.numel()
         return result
+
+    def see(self, storage):
+        place, size = storage._cdata, storage.nbytes()
+        if place not in self.alive:
+            self.alive.add(place)
+            self.bytes += size
+            self.most = max(self.most, self.bytes)
+            weakref.finalize(storage, self.drop, place, size)
+
+    def drop(self, place, size):
+        self.alive.discard(place)
+        self.bytes -= size
 
 
 def labeled(n, seed, shift=0.0, dtype=torch.float32):
@@ -96,9 +116,16 @@ class TestSolve:
         assert divergence(*[costs[1]] * 3, solver=solvers[1]).value == 0
 
 
-def test_exact_transport_needs_its_matrix():
-    with pytest.raises(ad.InputError, match="memory_limit"):
-        ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit="10kB")
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("10kB", r"rows of costs, 46\.6 KiB"),  # features, and 16 rows four times
+        ("100kB", r"90 to 80 samples needs 225\.0 KiB"),  # four matrices
+    ],
+)
+def test_exact_transport_needs_its_matrix(limit, said):
+    with pytest.raises(ad.InputError, match=said):
+        ad.otdd(labeled(90, 0), labeled(80, 1), solver=ad.ExactOT(), memory_limit=limit)
 
 
 COSTS = {
@@ -143,17 +170,50 @@ def test_a_limit_is_kept(limit):
     """Where there is room for no kernel, none is made beside the matrix that was given."""
     x, y, a, b = clouds()
     cost = cost_of(x, y)
-    with Largest() as seen:
+    with Held() as held:
         assert ad.Sinkhorn(0.05, memory_limit=limit).solve(cost, a, b).converged
-    assert (seen.entries < cost.numel() / 4) == (limit is not None)
+    assert (held.most < 1.5 * cost.nbytes) == (limit is not None)
+
+
+@pytest.mark.parametrize(("room", "used"), [(0.5, 0.3), (1, 0.8), (3, 1.8), (6, 3.5)])
+def test_a_distance_holds_no_more_than_its_limit_and_makes_use_of_it(room, used):
+    """In matrices; all three, with what a solve takes beside them, are kept from six on."""
+    source, target, matrix = labeled(400, 0), labeled(350, 1, shift=0.7), 400 * 400 * 4
+    with Held() as held:
+        assert ad.otdd(source, target, memory_limit=int(room * matrix)).converged
+    assert used * matrix <= held.most <= room * matrix
+
+
+WORK = {  # epsilon, reach: iterations of a cold solve, and exponentials for each entry of the cost
+    (0.1, None): (20, 10),
+    (0.02, 0.5): (42, 13),
+    (0.004, None): (95, 16),
+    (0.004, 0.5): (80, 16),
+}
+
+
+@pytest.mark.every_case
+@pytest.mark.parametrize(("case", "most"), WORK.items(), ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_work_of_a_cold_start(case, most, dtype):
+    """Annealing, Newton steps and absorptions are worth their while; a large problem in float32 has no
+    matrix in float64.
+    """
+    x, y, a, b = clouds()
+    cost = cost_of(x, y).to(dtype)
+    with Held() as held:
+        found = ad.Sinkhorn(case[0], reach=case[1]).solve(cost, a, b)
+    assert found.converged and found.n_iter <= most[0]
+    assert held.exponentials <= most[1] * cost.numel()
+    assert dtype == torch.float64 or held.wide < cost.numel()
 
 
 def test_no_matrix_is_made_in_a_step():
     source, target = labeled(400, 0), labeled(350, 1, shift=2.0)
     energy = ad.OTDD(target, solver=ad.Sinkhorn(ad.Relative(0.1), tol=1e-3), memory_limit=2**18)
-    with Largest() as seen:
+    with Held() as held:
         step = next(iter(ad.iterate(source, energy)))
-    assert step.value > 0 and seen.entries < 400 * 350 / 4
+    assert step.value > 0 and held.most < 400 * 350 * 4
 
 
 class TestMiniBatch:
@@ -188,6 +248,7 @@ class TestMiniBatch:
         assert parts.epsilon == pytest.approx(whole.epsilon, rel=1e-5)
         atol = 1e-3 * float(whole.plan().max())
         torch.testing.assert_close(parts.plan(), whole.plan(), atol=atol, rtol=0)
+        assert 0 < parts.divergence.cross.marginal_error < 1e-4
 
     def test_mean_of_the_divergences_of_parts(self):
         """Against parts cut by hand, with the label laws of the whole."""

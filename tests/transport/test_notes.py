@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from flow_cases import draw, labeled
+from flow_cases import draw, labeled, memberships
 
 import advect as ad
 
@@ -25,6 +25,7 @@ def stretched(data, scale=(1.0, 30.0)):
 A, B = blobs([20, 20]), blobs([20, 20], 1, shift=1.0)
 NAMED = [ad.LabeledDataset(data.x, data.y, columns=("age", "income")) for data in (A, B)]
 FEW = blobs([4, 20], dim=5), blobs([20, 3], 1, dim=5)
+SOFT = [data.replace(probabilities=0.9 * memberships(data) + 0.05) for data in FEW]
 LIGHT = blobs([20, 20], dim=5)
 LIGHT = LIGHT.replace(weights=torch.where(torch.arange(40) < 16, 0.0, 1 / 24).double())
 EVEN = blobs([30, 10])
@@ -36,6 +37,7 @@ SAID = {  # name: (source, target, options, words of the notes)
     "a named column": (*map(stretched, NAMED), {}, ("'income'",)),
     "columns are not compared": (stretched(A), stretched(B), {"cost": BACK}, ()),
     "few samples": (*FEW, {}, ("1 of 2 classes of the source and 1 of 2", "as few as 3")),
+    "few expected": (*SOFT, {}, ("1 of 2 classes of the source and 1 of 2", "as few as 4")),
     "few with mass": (LIGHT, blobs([4, 20], 1, dim=5), {}, ("1 of 2", "as few as 4")),
     "shares in another order": (blobs([30, 10]), blobs([10, 30], 1), {}, ()),
     "shares": (blobs([30, 10]), blobs([20, 20], 1), {}, ("at least 25%",)),
@@ -127,8 +129,16 @@ class TestFlow:
         [
             ([3.0, 2.0, 1.0], "", "completed"),
             ([3.0, 2.0, 2.0 + 1e-15], "", "completed"),
-            ([3.0, 2.0, 2.1, 1.0], "rose in 1 of 3 steps, first at step 2", "completed"),
-            ([3.0, 1.0, 2.0, 2.5], "rose in 2 of 3 steps, first at step 2", "rose"),
+            (
+                [3.0, 2.0, 2.1, 1.0],
+                "1 of 3 steps, first at step 2, and ended at 1, its",
+                "completed",
+            ),
+            (
+                [3.0, 1.0, 2.0, 2.5],
+                "2 of 3 steps, first at step 2, and ended at 2.5, above",
+                "rose",
+            ),
             ([3.0], "", "completed"),
         ],
     )
@@ -138,6 +148,13 @@ class TestFlow:
         result = ad.flow(data, Scripted(values), n_steps=n, control=control)
         assert result.status == status and result.best.value == min(values)
         assert said in words(result.notes) and bool(said) == bool(result.notes)
+
+    @pytest.mark.parametrize(("last", "said"), [(-4.0, ""), (2.9, ""), (3.1, "from 1 to 3.1: the")])
+    def test_random_values_through_an_embedding_that_grow(self, last, said):
+        cost = ad.GroundCost(feature=ad.Embedding(lambda x: 1 * x))
+        result = ad.flow(A, ad.OTDD(B, cost=cost, solver=ad.MiniBatch(size=10)), n_steps=0)
+        grown = words(dataclasses.replace(result, values=[1.0, last]).notes)
+        assert said in grown and bool(said) == ("too long" in grown)
 
     @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
     def test_solver_that_did_not_converge(self):

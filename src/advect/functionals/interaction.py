@@ -112,14 +112,10 @@ class Interaction(Functional):
                     "Sum over the last axis of dx.",
                 )
             value = 0.5 * (rho.weights[rows][:, None] * rho.weights * values).sum()
-            if not needs_grad or not value.requires_grad:
-                return value.detach(), 0.0, 0.0
-            from_left, from_right = torch.autograd.grad(value, (left, right), allow_unused=True)
-            return (
-                value.detach(),
-                0.0 if from_left is None else from_left,
-                0.0 if from_right is None else from_right,
-            )
+            if not value.requires_grad:
+                return value, 0.0, 0.0
+            ends = torch.autograd.grad(value, (left, right), materialize_grads=True)
+            return value.detach(), ends[0], ends[1]
 
 
 def repulsion(length: float = 1.0) -> Radial:

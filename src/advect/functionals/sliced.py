@@ -293,8 +293,7 @@ def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     (p,) float64, differentiable in x and y.
     """
     # Points without mass are dropped: rounding would give them some.
-    x, a = (x, a) if bool((a > 0).all()) else (x[:, a > 0], a[a > 0])
-    y, b = (y, b) if bool((b > 0).all()) else (y[:, b > 0], b[b > 0])
+    x, a, y, b = x[:, a > 0], a[a > 0], y[:, b > 0], b[b > 0]
     (x, x_order), (y, y_order) = x.sort(dim=1), y.sort(dim=1)
     n, m = x.shape[1], y.shape[1]
     uniform = [bool((w - 1 / len(w)).abs().max() < 1e-12 / len(w)) for w in (a, b)]
@@ -302,7 +301,7 @@ def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
         return (x - y).double().square().mean(dim=1)
     # Merge the levels of both distribution functions: between two of them the plan is constant.
     below_x, below_y = a[x_order].cumsum(dim=1), b[y_order].cumsum(dim=1)
-    levels = torch.cat([below_x, below_y], dim=1).clamp_max(1.0).sort(dim=1)[0]
+    levels = torch.cat([below_x, below_y], dim=1).sort(dim=1)[0]
     masses = levels.diff(dim=1, prepend=levels.new_zeros(len(levels), 1))
     middles = levels - masses / 2
     at_x = torch.searchsorted(below_x, middles).clamp_max(n - 1)

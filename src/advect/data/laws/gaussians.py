@@ -232,8 +232,8 @@ def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)
     if not bool((whole > 0).all()):
         mass = torch.where(whole[groups] > 0, mass, 1)
-        counts = torch.bincount(groups, minlength=n_groups).clamp_min(1)
-        whole = torch.where(whole > 0, whole, counts.to(mass))
+        counts = torch.bincount(groups, minlength=n_groups).to(mass)
+        whole = torch.where(whole > 0, whole, counts)
     return mass / whole[groups]
 
 
