@@ -97,7 +97,7 @@ class Points:
 
     def graph(self, neighbors: int) -> Any:
         if neighbors not in self.graphs:
-            self.graphs[neighbors] = neighbor_graph(self.points, neighbors, local=True)
+            self.graphs[neighbors] = neighbor_graph(self.points, neighbors)
         return self.graphs[neighbors]
 
 

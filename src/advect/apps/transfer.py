@@ -29,6 +29,7 @@ from advect.apps.training import (
     Logistic,
     check_one_space,
     fit_on,
+    folds_of,
     half_and_half,
     joined,
     predicted,
@@ -290,8 +291,7 @@ def _recognizes(task: Task) -> bool:
 def _on_folds(task: Task, methods: list[str]) -> dict[str, list[bool]]:
     """For each method, whether held-out samples were classified correctly."""
     n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
-    members = torch.nn.functional.one_hot(task.few.y)  # each class is spread evenly over the folds
-    folds = ((members.cumsum(dim=0) - 1) * members).sum(dim=1) % n_folds
+    folds = torch.as_tensor(folds_of(task.few.y.cpu().numpy(), n_folds))
     correct: dict[str, list[bool]] = {method: [] for method in methods}
     for fold in range(n_folds):
         fold_task = replace(task, few=task.few.subset(folds != fold))

@@ -114,9 +114,9 @@ def pseudo_labels(
         >>> clustering_accuracy(found.codes, digits.labels) > 0.7       # by the true labels
         True
     """
-    clusterer = as_clusterer(clusterer)
-    by_name = isinstance(clusterer, str)
-    method = clusterer if by_name else type(clusterer).__name__
+    as_clusterer(clusterer)
+    by_name = clusterer in ("spectral", "kmeans")
+    method = clusterer if isinstance(clusterer, str) else type(clusterer).__name__
     seed = check_count("seed", seed, least=0)
     k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
@@ -239,7 +239,7 @@ def fill_labels(
     if bool(data.labeled.all()):
         return data
     known = one_hot(data.y.cpu().numpy(), len(data.classes))
-    proportions = spread(neighbor_graph(points, neighbors, local=True), alpha, known)
+    proportions = spread(neighbor_graph(points, neighbors), alpha, known)
     proportions = np.where(known.any(axis=1, keepdims=True), known, proportions)
     if soft:
         return data.replace(probabilities=proportions)
