@@ -4,10 +4,10 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from sklearn.cluster import KMeans
 from flow_cases import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
 from numpy.testing import assert_allclose
 from scipy.linalg import sqrtm
+from sklearn.cluster import KMeans
 from torch.testing import assert_close
 
 import advect as ad

@@ -30,10 +30,10 @@ from advect.apps.models import (
     answer_codes,
     choose_labeling,
     encoded,
-    features_of,
     query,
 )
 from advect.apps.training import Choice, FlowOptions, folds_of, sample_figures
+from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching
 from advect.cost import Bures
 from advect.cost.labels import LabelCost
@@ -107,7 +107,7 @@ class _Task:
             f"shape {tuple(values.shape)}",
             "Transform them first.",
         )
-        return features_of(self.encoder, values.reshape(len(values), *self.shape))
+        return called(self.encoder, values.reshape(len(values), *self.shape), "encoder")
 
     def flow(self, data: LabeledDataset) -> tuple[FlowResult, EntropicMap]:
         """The flow of data to the reference, and a map for other samples."""

@@ -132,9 +132,9 @@ def renamed(
     return data.replace(y=y, classes=classes, law=None, law_index=None)
 
 
-def folds_of(codes: np.ndarray, n_folds: int) -> np.ndarray:
+def folds_of(codes: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
     """A fold for each sample, (n,); each class is spread evenly over the folds."""
-    order = np.random.default_rng(0).permutation(len(codes))
+    order = np.random.default_rng(seed).permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     folds = np.empty(len(codes), dtype=np.int64)
     folds[order] = np.arange(len(codes)) % n_folds
