@@ -1,7 +1,6 @@
 """Ways to enlarge a few samples, and the choice among them: what each gives, that the better one is found where one
 is better, and what is said where nothing can be held out."""
 
-
 import pytest
 import torch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from advect.maps.base import Map, pack_pairs, unpack_pairs
 _BLOCK = 4_000_000  # entries of a block of distances
 
 
+@dataclass(eq=False)
 class NearestMap(Map, kind="nearest"):
     """x ↦ x + (x_T,i − x_0,i), the displacement of the particle i that started nearest.
 
