@@ -27,6 +27,7 @@ COLUMNS = [
     "not mapped",
     "the mean flowed image",
     "nearest particle",
+    "five nearest",
     "entropic, debiased",
     "entropic, not debiased",
     "neural",
@@ -75,6 +76,7 @@ def maps() -> dict[str, Any]:
     """New ones, not fitted."""
     return {
         "nearest particle": ad.maps.NearestMap(),
+        "five nearest": ad.maps.NearestMap(k=5),
         "entropic, debiased": ad.maps.EntropicMap(label_weight=LABEL_WEIGHT),
         "entropic, not debiased": ad.maps.EntropicMap(label_weight=LABEL_WEIGHT, debias=False),
         "neural": ad.maps.NeuralMap(restarts=NEURAL_RESTARTS, progress=False),

@@ -19,7 +19,7 @@ from advect.maps import EntropicMap, FlowMatchingMap, NearestMap, NeuralMap
 
 QUICK = {"epochs": 3, "restarts": 1, "progress": False}
 MAPS = {
-    "nearest": lambda: NearestMap(),
+    "nearest": lambda: NearestMap(k=3),
     "entropic": lambda: EntropicMap(),
     "neural": lambda: NeuralMap(**QUICK),
     "flow matching": lambda: FlowMatchingMap(updates=20, width=32, progress=False),
@@ -73,7 +73,7 @@ class TestOptimalMap:
         result = ad.flow(ad.LabeledDataset(start), objective, integrator=ad.Euler(0.2), n_steps=25)
         # two draws of 400 are themselves this far apart, some 0.2 per sample
         assert self.error(EntropicMap(epsilon=0.1).fit(result)) < 0.35
-        assert self.error(NearestMap().fit(result)) < 0.35
+        assert self.error(NearestMap(k=20).fit(result)) < 0.35
         assert self.error(NeuralMap(progress=False, restarts=1).fit(result)) < 0.35
 
     def test_neural_map_learns_an_affine_map(self):
@@ -106,11 +106,21 @@ class TestNearest:
             end = draw(500, 20, seed=1).to(dtype)
             assert torch.equal(NearestMap().fit(start, end).transform(start), end)
 
+    def test_mean_displacement_of_neighbours(self):
+        fitted = NearestMap(k=2).fit([[0.0], [1.0], [9.0]], [[10.0], [21.0], [0.0]])
+        assert fitted.transform([[0.4]]).tolist() == pytest.approx(np.array([[15.4]]))
+
+    def test_particle_weights_count(self):
+        # the last particle has no weight and does not move in a flow
+        start = ad.LabeledDataset([[0.0], [1.0], [0.5]], weights=[1.0, 3.0, 0.0])
+        fitted = NearestMap(k=2).fit(start, start.replace(x=torch.tensor([[4.0], [9.0], [0.5]])))
+        assert fitted.transform([[0.5]]).item() == pytest.approx(0.5 + 0.25 * 4 + 0.75 * 8)
+
     def test_neighbours_of_the_same_class(self):
         start = ad.LabeledDataset([[0.0], [1.0], [2.0]], ["a", "b", "b"])
-        fitted = NearestMap().fit(start, start.replace(x=torch.tensor([[100.0], [2.0], [3.0]])))
+        fitted = NearestMap(k=2).fit(start, start.replace(x=torch.tensor([[100.0], [2.0], [3.0]])))
         carried = fitted.transform([[0.0], [0.0], [0.0]], ["a", "b", None])
-        assert carried.flatten().tolist() == [100.0, 1.0, 100.0]
+        assert carried.flatten().tolist() == [100.0, 1.0, 50.5]
 
 
 class TestEntropic:
@@ -314,6 +324,8 @@ class TestForms:
         turned = ad.LabeledDataset(draw(9, 2), columns=["b", "a"])
         for bad in (
             lambda: named.transform(turned),
+            lambda: NearestMap(k=0),
+            lambda: NearestMap(k=3).fit([[0.0]], [[1.0]]),
             lambda: EntropicMap(epsilon=0.0),
             lambda: EntropicMap(label_weight=-1.0),
             lambda: NeuralMap(epochs=-1),

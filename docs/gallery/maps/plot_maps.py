@@ -27,7 +27,7 @@ result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20)
 fresh = ad.datasets.gaussians(300, generator=draw)  # of the same law as the source
 
 maps = {
-    "nearest": ad.maps.NearestMap(),
+    "nearest": ad.maps.NearestMap(k=5),
     "entropic": ad.maps.EntropicMap(),
     "neural": ad.maps.NeuralMap(epochs=30, restarts=1, progress=False),
     "flow matching": ad.maps.FlowMatchingMap(updates=400, width=128, progress=False),

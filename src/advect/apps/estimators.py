@@ -36,7 +36,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         label_weight: weight of the label cost.
         epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None
             for 1 % of the mean.
-        map: "entropic", "nearest", "neural", a name of ``ad.register``, or a map of ``ad.maps``.
+        map: "entropic", "nearest?k=3", "neural", a name of ``ad.register``, or a map of ``ad.maps``.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
         random_state: seed of a neural map.
 

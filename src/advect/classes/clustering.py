@@ -51,7 +51,7 @@ def as_clusterer(clusterer: Any) -> Any:
     if clusterer == "spectral":
         return AgglomerativeClustering()  # of spectral coordinates
     if clusterer == "kmeans":
-        return KMeans(n_init=10)
+        return KMeans().set_params(n_init=10)
     options: dict[str, Any] = {key: guess(text) for key, text in split(query, clusterer).items()}
     try:
         return DBSCAN(**{"eps": 5.0, "min_samples": 4} | options)
@@ -81,15 +81,16 @@ def clusters(
         n_clusters: overrides the number of the clusterer.
         seed: seed of clusterers without a random state.
     """
-    estimator, option, k = as_clusterer(clusterer), number_option(clusterer), n_clusters
+    estimator, option = as_clusterer(clusterer), number_option(clusterer)
+    k: Any = n_clusters
     if clusterer in ("spectral", "kmeans"):
         points = of_order_one(points)
-        k = len(np.unique(previous)) if k is None else k
-    options, rows, inputs = {}, np.arange(len(points)), points
-    if option is not None:
-        k = _parameters(estimator)[option] if k is None else k
-        options = {} if k is None else {option: k}
-    if options:
+        k = len(np.unique(np.asarray(previous))) if k is None else k
+    options: dict[str, Any] = {}
+    rows, inputs = np.arange(len(points)), points
+    if option is not None and k is None:
+        k = _parameters(estimator)[option]
+    if option is not None and k is not None:
         distinct, codes = np.unique(points, axis=0, return_inverse=True)
         refuse_if(
             k > len(distinct) and previous is None,
@@ -97,13 +98,14 @@ def clusters(
             k,
             "Lower it.",
         )
-        options = {option: (k := min(k, len(distinct)))}
+        k = min(k, len(distinct))
+        options = {option: k}
         if k in (1, len(distinct)):
             return codes.reshape(-1) if k > 1 else np.zeros(len(points), dtype=np.int64)
     if clusterer == "kmeans" and previous is not None and len(names := np.unique(previous)) == k:
         centres = np.stack([points[previous == name].mean(axis=0) for name in names])
         options |= {"n_init": 1, "init": centres}
-    if clusterer == "spectral":
+    if clusterer == "spectral" and k is not None:
         draws = np.random.default_rng(seed)
         rows = np.sort(draws.permutation(rows)[:_MAX_SPECTRAL])
         inputs = spectral_coordinates(points[rows], k, seed)

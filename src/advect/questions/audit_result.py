@@ -11,7 +11,8 @@ import numpy as np
 from advect._util.checks import check_count, check_known
 from advect._util.result import Result, Table
 from advect.data.dataset import LabeledDataset
-from advect.questions.shared import class_names, image_pairs, listed
+from advect.questions.shared import class_names, image_pairs
+from advect.spaces.steps import listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
