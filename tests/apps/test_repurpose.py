@@ -131,7 +131,7 @@ class TestComparison:
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(200, 2, generator=generator)
         noise = ad.LabeledDataset(x, torch.randint(2, (200,), generator=generator))
-        options = {"label_weight": 100.0, "posterior": "nearest", **QUICK}
+        options = {"label_weight": 100.0, "posterior": "mean", **QUICK}
         model, reference = lambda x: (x[:, 0] > x[:, 1]).long(), clusters(MEANS[:2], names=(0, 1))
         found = ad.apps.repurpose(model, reference, noise, **options)
         assert found.accuracy is not None and found.accuracy > 0.95  # the flow used them

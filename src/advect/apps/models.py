@@ -119,8 +119,9 @@ def encoded(data: LabeledDataset, encoder: Any) -> LabeledDataset:
     """The dataset with the features that an encoder computes; unchanged without one."""
     if encoder is None:
         return data
-    changes = {"x": called(encoder, data.samples, "encoder"), "law": None, "law_index": None}
-    return data.replace(**changes, columns=None)
+    x = called(encoder, data.samples, "encoder")
+    changes = {"law": None, "law_index": None, "columns": None}
+    return data.replace(x=x, sample_shape=x.shape[1:], **changes)
 
 
 @dataclass(frozen=True, eq=False)
