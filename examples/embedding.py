@@ -21,7 +21,7 @@ new = ad.LabeledDataset(x[900:] @ turn + 0.3, digits.y[900:])
 model = LogisticRegression(max_iter=500).fit(old.x, old.y)
 
 seen, held = new.split(0.5, generator=torch.Generator().manual_seed(1))
-found = ad.apps.repurpose(model.predict_proba, old, seen, n_steps=20, posterior="auto")
+found = ad.apps.repurpose(model.predict_proba, old, seen, n_steps=20, posterior="mean")
 
 before = model.score(held.x, held.y)
 after = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)

@@ -28,7 +28,7 @@ digits, mnist = ad.harmonize(ad.LabeledDataset.from_torch(theirs, classes=range(
 seen, held = digits.split(1 / 3, generator=torch.Generator().manual_seed(0))
 # digits of both have the same names, and names mean the same here
 found = ad.apps.repurpose(
-    cnn, mnist.subset(range(600)), seen, bounds=(0, 1), label=ad.ByName(), posterior="auto"
+    cnn, mnist.subset(range(600)), seen, bounds=(0, 1), label=ad.ByName(), posterior="mean"
 )
 
 asked = float((cnn(held.samples).argmax(1) == held.y).float().mean())

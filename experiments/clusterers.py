@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from naming import clustering_accuracy
 from sklearn.cluster import AgglomerativeClustering
 
 import advect as ad
-from advect.classes.pseudo import clustering_accuracy
 
 NAME = "clusterers"
 SETS = {

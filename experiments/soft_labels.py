@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 from lenet import frozen, scores
+from naming import clustering_accuracy
 
 import advect as ad
-from advect.classes.pseudo import clustering_accuracy
 
 NAME = "soft_labels"
 SETS = {

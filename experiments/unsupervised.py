@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 from lenet import features, halves, train
+from naming import clustering_accuracy
 from torch import nn
 
 import advect as ad
 from advect.apps.models import answer_codes, clusters_from_classes, query
 from advect.apps.repurpose import Repurposed
-from advect.classes.pseudo import clustering_accuracy
 
 NAME = "unsupervised"
 SHOWN = {"usps": "USPS", "kmnist": "KMNIST", "fashion_mnist": "Fashion-MNIST"}

@@ -7,6 +7,7 @@ import torch
 from flow_cases import EXACT_LAWS, TIGHT, draw, first_velocity, labeled, states
 from numpy.testing import assert_allclose
 from scipy.linalg import sqrtm
+from sklearn.cluster import KMeans
 from torch.testing import assert_close
 
 import advect as ad
@@ -295,7 +296,7 @@ class TestVariableLabels:
         return ad.LabeledDataset(torch.cat(parts), y, classes=names)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("clustering", ["kmeans?n_clusters=4", "dbscan"])
+    @pytest.mark.parametrize("clustering", [KMeans(4), "dbscan"])
     @pytest.mark.parametrize("motion", ["euclidean", "diagonal"])
     def test_three_classes_become_four(self, clustering, motion):
         """Target classes are 20 apart with deviation 0.7, so the classes at the end are told without doubt."""

@@ -54,10 +54,9 @@ def test_steps_and_what_they_leave_bound_transport(n, m, levels, seed):
     a, b = draws.dirichlet(np.ones(n)), draws.dirichlet(np.ones(m))
     squared = pot.emd2_1d(x, y, a, b)
     sides = (map(torch.tensor, side) for side in ((x, a), (y, b)))
-    (u, r), (v, s) = (quantile_means(*side, levels) for side in sides)
+    u, v = (quantile_means(*side, levels) for side in sides)
     apart = float((u - v).square().mean())
     assert apart <= squared + 1e-9
-    assert squared <= apart + (math.sqrt(r) + math.sqrt(s)) ** 2 + 1e-9
 
 
 def test_mean_over_a_level_is_that_of_numerical_integration():
@@ -66,10 +65,8 @@ def test_mean_over_a_level_is_that_of_numerical_integration():
     order = np.argsort(x)
     fine = (np.arange(300_000) + 0.5) / 300_000
     quantiles = x[order][np.searchsorted(np.cumsum(a[order]), fine).clip(max=8)]
-    steps, left = quantile_means(torch.tensor(x), torch.tensor(a), 5)
+    steps = quantile_means(torch.tensor(x), torch.tensor(a), 5)
     assert np.allclose(steps, quantiles.reshape(5, -1).mean(axis=1), atol=1e-4)
-    expected = np.mean((quantiles - np.repeat(steps.numpy(), 60_000)) ** 2)
-    assert float(left) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize(("dim", "n"), [(3, 2), (3, 3), (3, 8), (1, 4), (40, 16)])
@@ -89,13 +86,12 @@ def test_blocks_are_orthonormal(dim, n):
     weighted=st.booleans(),
     weight=st.sampled_from([0.3, 1.0, 4.0]),
 )
-def test_distance_is_the_sliced_one_within_its_bounds(n, m, seed, weighted, weight):
+def test_distance_is_below_the_sliced_one(n, m, seed, weighted, weight):
     a, b = labeled(n, seed, weighted=weighted), labeled(m, seed + 1, k=2, shift=1.0)
     slices = Slices.random(3, 4, 16, weight, 7)
     options = {"n_directions": 4, "n_levels": 16, "label_weight": weight, "seed": 7}
     first, second = (ad.embed(data, **options) for data in (a, b))
-    low, high = first.bounds(second)
-    assert low - 1e-9 <= exact(a, b, slices) <= high + 1e-9
+    assert first.distance(second) - 1e-9 <= exact(a, b, slices)
 
 
 def test_many_levels_give_the_sliced_distance_itself():

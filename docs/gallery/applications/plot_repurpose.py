@@ -29,7 +29,7 @@ found = ad.apps.repurpose(
     n_steps=12,
     bounds=(0, 1),
     label=ad.ByName(),
-    posterior="auto",
+    posterior="mean",
 )
 
 # %%

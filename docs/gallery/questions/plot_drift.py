@@ -33,7 +33,7 @@ for day in range(7):
 
 print(days[-1])
 figure, axis = plt.subplots(figsize=(7.5, 4), layout="constrained")
-for name in ("joint", "features"):
+for name in ("labels", "features"):
     axis.semilogy([found[name].p_value for found in days], "o-", label=f"test: {name}")
 for day, found in enumerate(days):
     if found.drifted:

@@ -28,11 +28,11 @@ model = LogisticRegression(max_iter=500).fit(old.x, old.y)  # stays as it is
 seen, held = new.split(0.5, generator=torch.Generator().manual_seed(1))
 
 # %%
-# Labels of ``seen`` are known, those of ``held`` are for the score. ``posterior="auto"`` chooses
-# how to guess the label of a new sample while it is carried.
+# Labels of ``seen`` are known, those of ``held`` are for the score. ``posterior="mean"``
+# guesses the label of a new sample with classifiers while it is carried.
 
 some = old.sample(450, generator=torch.Generator().manual_seed(2))
-found = ad.apps.repurpose(model.predict_proba, some, seen, n_steps=15, posterior="auto")
+found = ad.apps.repurpose(model.predict_proba, some, seen, n_steps=15, posterior="mean")
 before = model.score(held.x, held.y)
 after = sum(a == b for a, b in zip(found.predict(held.x), held.labels, strict=True)) / len(held)
 print(f"accuracy on held-out embeddings: {before:.1%} as they are, {after:.1%} carried")

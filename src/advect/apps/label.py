@@ -32,6 +32,7 @@ from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
+from advect.spaces.steps import listed
 from advect.transport.transport import check_dataset
 
 _FEW = 20  # held-out labels below which their accuracy is a rough estimate
@@ -230,8 +231,7 @@ def _notes(
         f"known labels are typical{rough}."
     ]
     counts = one_hot(known.codes, known.k).sum(axis=0)
-    single = [str(name) for name, count in zip(classes, counts, strict=True) if count == 1]
+    single = [name for name, count in zip(classes, counts, strict=True) if count == 1]
     if single:
-        names = ", ".join(single[:5]) + (" and others" if len(single) > 5 else "")
-        notes.append(f"The accuracy is unknown for classes with one label: {names}.")
+        notes.append(f"The accuracy is unknown for classes with one label: {listed(single)}.")
     return tuple(notes)

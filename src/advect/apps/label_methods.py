@@ -13,14 +13,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from advect.apps.training import folds_of
 from advect.classes.clustering import neighbor_graph, of_order_one
 from advect.classes.embedding import points_of
 from advect.classes.pseudo import one_hot, spread
@@ -73,13 +72,11 @@ class KnownLabels:
     @cached_property
     def folds(self) -> np.ndarray:
         """The fold of each sample; −1 without a label, or with the only label of its class."""
-        folds = np.full(len(self.codes), -1)
-        generator = np.random.default_rng(self.seed)
         n_folds = max(2, min(_MAX_FOLDS, _MAX_COLUMNS // self.k))
-        for code in range(self.k):
-            members = generator.permutation(np.flatnonzero(self.codes == code))
-            if len(members) > 1:
-                folds[members] = np.arange(len(members)) % n_folds
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=self.k)
+        repeated = (self.codes >= 0) & (counts[self.codes] > 1)
+        folds = np.full(len(self.codes), -1)
+        folds[repeated] = folds_of(self.codes[repeated], n_folds, self.seed)
         return folds
 
     @property
@@ -97,7 +94,7 @@ class Points:
 
     def graph(self, neighbors: int) -> Any:
         if neighbors not in self.graphs:
-            self.graphs[neighbors] = neighbor_graph(self.points, neighbors, local=True)
+            self.graphs[neighbors] = neighbor_graph(self.points, neighbors)
         return self.graphs[neighbors]
 
 
@@ -210,11 +207,8 @@ def embeddings_to_compare(data: LabeledDataset, embedding: Any) -> dict[str, Any
     if embedding is None:
         return {"features": None}
     if embedding != "auto":
-        with suppress(TypeError, ValueError):
-            return {f"principal components ({embedding:g})": embedding}
-        with suppress(TypeError):
-            return {Path(embedding).name: embedding}
-        return {type(embedding).__name__: embedding}
+        plain = isinstance(embedding, (str, int, float))
+        return {str(embedding) if plain else type(embedding).__name__: embedding}
     image = layout(data.sample_shape)
     if image is not None and min(image[1:]) >= _MIN_SIDE:
         return {"gradients": "gradients"}

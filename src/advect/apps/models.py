@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from advect._util.checks import refuse_if
 from advect._util.networks import BATCH, evaluate
+from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
 from advect.data.dataset import LabeledDataset
@@ -118,28 +119,9 @@ def encoded(data: LabeledDataset, encoder: Any) -> LabeledDataset:
     """The dataset with the features that an encoder computes; unchanged without one."""
     if encoder is None:
         return data
-    changes = {"x": features_of(encoder, data.samples), "law": None, "law_index": None}
-    return data.replace(**changes, columns=None)
-
-
-def features_of(encoder: Any, samples: Tensor) -> Tensor:
-    """Flat features (n, k) of samples (n, …), by a torch module or a function."""
-    call = partial(evaluate, encoder) if isinstance(encoder, nn.Module) else encoder
-    try:
-        rows = torch.as_tensor(call(samples.detach()))
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise InputError(
-            "encoder must be a torch module or a function of samples",
-            f"{error} on shape {tuple(samples.shape)}",
-            "Pass samples of the encoder's shape.",
-        ) from error
-    refuse_if(
-        not (rows.ndim > 1 and len(rows) == len(samples) and bool(rows.isfinite().all())),
-        f"features must be finite, a row for each of {len(samples)} samples",
-        f"shape {tuple(rows.shape)}",
-        "Check the encoder on these samples.",
-    )
-    return rows.to(samples).flatten(1)
+    x = called(encoder, data.samples, "encoder")
+    changes = {"law": None, "law_index": None, "columns": None}
+    return data.replace(x=x, sample_shape=x.shape[1:], **changes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -192,11 +192,16 @@ def pairwise(
         repr(n_jobs),
         "Pass a number of pairs, or -1 for every core.",
     )
-    folder = None if store is None else _make_folder(store)
+    folder = None if store is None else Path(store).expanduser()
     sets = _read_all(datasets)
     pairs, files, results = list(combinations(sets, 2)), {}, {}
     settings = (cost, solver, standard_errors)
-    if folder is not None:  # named after the content of both datasets and the settings
+    if folder is not None:  # files are named after the content of both datasets and the settings
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            remedy = "Choose another directory."
+            raise InputError("the store must be a writable directory", error, remedy) from None
         contents = {name: digest(data) for name, data in sets.items()}
         common = digest(FORMAT, *settings)
         for a, b in pairs:
@@ -320,19 +325,6 @@ def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
         data = check_dataset(f"{name}, unless it is a reference,", data)
         sets[name] = data.replace(x=data.x.detach()) if data.x.requires_grad else data
     return sets
-
-
-def _make_folder(store: str | os.PathLike[str]) -> Path:
-    folder = Path(store).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            "the store must be a writable directory",
-            f"{folder} ({error.strerror})",
-            "Choose another directory.",
-        ) from None
-    return folder
 
 
 def _read(path: Path) -> dict[str, Any] | None:

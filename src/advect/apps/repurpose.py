@@ -30,10 +30,10 @@ from advect.apps.models import (
     answer_codes,
     choose_labeling,
     encoded,
-    features_of,
     query,
 )
-from advect.apps.training import Choice, FlowOptions, sample_figures
+from advect.apps.training import Choice, FlowOptions, folds_of, sample_figures
+from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching
 from advect.cost import Bures
 from advect.cost.labels import LabelCost
@@ -42,7 +42,6 @@ from advect.data.labels import require_classes
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import check_columns
-from advect.maps.entropic import folds_of
 from advect.ot.solver import Solver
 from advect.spaces.feature_space import as_dataset
 from advect.transport.transport import check_dataset
@@ -89,7 +88,7 @@ class _Task:
     columns: tuple[str, ...] | None
     reference: LabeledDataset
     options: FlowOptions
-    posterior: str | None
+    posterior: str
 
     def encoded(self, samples: Any) -> Any:
         """New samples as they came, or their features where these flow."""
@@ -108,7 +107,7 @@ class _Task:
             f"shape {tuple(values.shape)}",
             "Transform them first.",
         )
-        return features_of(self.encoder, values.reshape(len(values), *self.shape))
+        return called(self.encoder, values.reshape(len(values), *self.shape), "encoder")
 
     def flow(self, data: LabeledDataset) -> tuple[FlowResult, EntropicMap]:
         """The flow of data to the reference, and a map for other samples."""
@@ -219,7 +218,7 @@ def repurpose(
     data: LabeledDataset,
     *,
     encoder: Any = None,
-    posterior: str | None = None,
+    posterior: str = "particles",
     n_steps: int = defaults.USE.n_steps,
     step_size: float = defaults.USE.step_size,
     label_weight: float = defaults.USE.label_weight,
@@ -243,7 +242,7 @@ def repurpose(
         encoder: a torch module or a function that computes features
             (n, k). The features flow instead of the samples, and the model answers for features.
             Of an ``nn.Sequential``, pass ``encoder=network[:9]`` and ``model=network[9:]``.
-        posterior: as for ``ad.maps.EntropicMap``; ``"auto"`` is best with a few hundred labels.
+        posterior: as for ``ad.maps.EntropicMap``; ``"mean"`` is best with a few hundred labels.
         n_steps, step_size: Euler steps of the flow.
         label_weight: weight of the label cost.
         label: the label cost; ``Bures(diagonal=True)`` and ``MeansOnly()`` are faster.

@@ -132,6 +132,15 @@ def renamed(
     return data.replace(y=y, classes=classes, law=None, law_index=None)
 
 
+def folds_of(codes: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
+    """A fold for each sample, (n,); each class is spread evenly over the folds."""
+    order = np.random.default_rng(seed).permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]
+    folds = np.empty(len(codes), dtype=np.int64)
+    folds[order] = np.arange(len(codes)) % n_folds
+    return folds
+
+
 def half_and_half(few: LabeledDataset, others: LabeledDataset | None) -> LabeledDataset:
     """Both datasets as one, each with half of the mass."""
     if others is None or not bool(others.labeled.any()):
@@ -211,7 +220,7 @@ class FlowOptions:
                 callbacks=[*callbacks, *self.callbacks, lambda step: advance(int(step.index > 0))],
             ).checked()
 
-    def map(self, posterior: str | None = None) -> EntropicMap:
+    def map(self, posterior: str = "particles") -> EntropicMap:
         """A map for other samples; not debiased, which was the best of all maps on held-out USPS."""
         same = {"epsilon": self.solver.epsilon} if isinstance(self.solver, Sinkhorn) else {}
         return EntropicMap(

@@ -7,7 +7,6 @@ what a learner lacks is how a class varies. So ``transfer`` also has other metho
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,6 +28,7 @@ from advect.apps.training import (
     Logistic,
     check_one_space,
     fit_on,
+    folds_of,
     half_and_half,
     joined,
     predicted,
@@ -40,7 +40,6 @@ from advect.cost import Bures
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
-from advect.data.laws.linalg import squared_distances
 from advect.flows.callbacks import Recorder
 from advect.flows.loop import Callback, FlowResult
 from advect.maps.base import Map
@@ -50,7 +49,6 @@ from advect.transport.transport import check_dataset
 
 _LABEL = Bures()
 _SOLVER = Sinkhorn(Relative(defaults.FEW.epsilon), tol=defaults.FEW.tol)
-_MIN_PURITY = 0.9  # below, too many labels are wrong
 _N_FOLDS = 3
 _PRIOR_GAIN = 0.02  # expected lead of the first method, and the standard deviation of this lead
 _MANY_SHOTS = 30  # samples per class from which the source is not expected to help
@@ -89,8 +87,7 @@ class Transferred(Result):
     def _summary(self) -> dict[str, Any]:
         added = 0 if self.added is None else len(self.added)
         counts = {"few samples": len(self.few), "source samples": len(self.source)}
-        purity = {"purity of the flow": self.purity} if "result" in vars(self) else {}
-        return {"method": self.choice.method, **counts, "added samples": added, **purity}
+        return {"method": self.choice.method, **counts, "added samples": added}
 
     def _tables(self) -> list[Table]:
         after = self.recommended.counts
@@ -119,21 +116,7 @@ class Transferred(Result):
     @cached_property
     def final(self) -> LabeledDataset:
         """The source at the end of the flow."""
-        final = self.relabeled(self.result.dataset)
-        purity = _purity(final, self.few)
-        if purity < _MIN_PURITY:
-            warnings.warn(
-                f"classes have mixed: {1 - purity:.0%} of the flowed samples are nearest to one of "
-                f"another class. Raise label_weight (now {self.options.label_weight:g}), or pass "
-                "label=ad.Bures().",
-                stacklevel=3,
-            )
-        return final
-
-    @property
-    def purity(self) -> float:
-        """The share of ``final`` whose nearest target sample has the same label."""
-        return _purity(self.final, self.few)
+        return self.relabeled(self.result.dataset)
 
     @cached_property
     def path(self) -> LabeledDataset:
@@ -211,8 +194,8 @@ def transfer(
         >>> made = ad.apps.transfer(source, few)
         >>> made.choice.method, len(made.recommended), made.recommended.classes
         ('calibrated', 96, ('a', 'b', 'c'))
-        >>> len(made.path), made.purity
-        (270, 1.0)
+        >>> len(made.path)
+        270
     """
     names = one_or_more(methods)
     refuse_if(not names, "methods must not be empty", "none", f"Pass some of {', '.join(METHODS)}.")
@@ -239,11 +222,6 @@ def transfer(
     choice = choose(task, names)
     added = METHODS[choice.method](task)
     return Transferred(half_and_half(few, added), added, choice, few, source, options, every)
-
-
-def _purity(final: LabeledDataset, few: LabeledDataset) -> float:
-    nearest = squared_distances(final.x, few.x.to(final.x)).argmin(dim=1)
-    return float((few.y[nearest] == final.y).double().mean())
 
 
 def choose(task: Task, methods: Sequence[str]) -> Choice:
@@ -290,8 +268,7 @@ def _recognizes(task: Task) -> bool:
 def _on_folds(task: Task, methods: list[str]) -> dict[str, list[bool]]:
     """For each method, whether held-out samples were classified correctly."""
     n_folds = min(_N_FOLDS, int(min(filter(None, task.few.counts.values()))))
-    members = torch.nn.functional.one_hot(task.few.y)  # each class is spread evenly over the folds
-    folds = ((members.cumsum(dim=0) - 1) * members).sum(dim=1) % n_folds
+    folds = torch.as_tensor(folds_of(task.few.y.cpu().numpy(), n_folds))
     correct: dict[str, list[bool]] = {method: [] for method in methods}
     for fold in range(n_folds):
         fold_task = replace(task, few=task.few.subset(folds != fold))

@@ -28,9 +28,9 @@ _VOTES = 5  # neighbours that decide for a sample that was not clustered
 
 
 def as_clusterer(clusterer: Any) -> Any:
-    """ "spectral" and "kmeans" as they are, otherwise an object with ``fit_predict``.
+    """An object with ``fit_predict``, from a name or as it is.
 
-    A name may have options of the scikit-learn class: ``"dbscan?eps=3"``, ``"kmeans?n_clusters=5"``.
+    "dbscan" may have options of the scikit-learn class.
 
     Example:
         >>> as_clusterer("dbscan?eps=3")
@@ -44,26 +44,25 @@ def as_clusterer(clusterer: Any) -> Any:
             f"Pass {', '.join(map(repr, NAMES))} or a scikit-learn clusterer.",
         )
         return clusterer
-    name, _, query = clusterer.partition("?")
-    check_known("clusterer", name, NAMES)
-    options: dict[str, Any] = {key: guess(text) for key, text in split(query, clusterer).items()}
-    if name != "dbscan" and not options:
-        return name
-    from sklearn.cluster import DBSCAN, KMeans, SpectralClustering
+    from sklearn.cluster import DBSCAN, AgglomerativeClustering, KMeans
 
-    kinds = {"dbscan": DBSCAN, "kmeans": KMeans, "spectral": SpectralClustering}
-    if name == "dbscan":
-        options = {"eps": 5.0, "min_samples": 4} | options
+    name, _, query = clusterer.partition("?")
+    check_known("clusterer", name if name == "dbscan" else clusterer, NAMES)
+    if clusterer == "spectral":
+        return AgglomerativeClustering()  # of spectral coordinates
+    if clusterer == "kmeans":
+        return KMeans().set_params(n_init=10)
+    options: dict[str, Any] = {key: guess(text) for key, text in split(query, clusterer).items()}
     try:
-        return kinds[name](**options)
+        return DBSCAN(**{"eps": 5.0, "min_samples": 4} | options)
     except TypeError as error:
-        remedy = "See the options of the class in sklearn.cluster."
+        remedy = "See the options of sklearn.cluster.DBSCAN."
         raise InputError("unknown option of a clusterer", error, remedy) from None
 
 
 def number_option(clusterer: Any) -> str | None:
     """The parameter with the number of clusters; None if the clusterer finds it itself."""
-    options = {"n_clusters"} if isinstance(clusterer, str) else _parameters(clusterer)
+    options = _parameters(as_clusterer(clusterer))
     return next((name for name in ("n_clusters", "n_components") if name in options), None)
 
 
@@ -82,16 +81,16 @@ def clusters(
         n_clusters: overrides the number of the clusterer.
         seed: seed of clusterers without a random state.
     """
-    clusterer = as_clusterer(clusterer)
-    by_name, option = isinstance(clusterer, str), number_option(clusterer)
+    estimator, option = as_clusterer(clusterer), number_option(clusterer)
     k: Any = n_clusters
-    if by_name:
+    if clusterer in ("spectral", "kmeans"):
         points = of_order_one(points)
-        if k is None:
-            k = 2 if previous is None else len(np.unique(previous))
-    elif k is None:
-        k = _parameters(clusterer).get(option)
-    if type(k) is int and option is not None:
+        k = len(np.unique(np.asarray(previous))) if k is None else k
+    options: dict[str, Any] = {}
+    rows, inputs = np.arange(len(points)), points
+    if option is not None and k is None:
+        k = _parameters(estimator)[option]
+    if option is not None and k is not None:
         distinct, codes = np.unique(points, axis=0, return_inverse=True)
         refuse_if(
             k > len(distinct) and previous is None,
@@ -100,27 +99,31 @@ def clusters(
             "Lower it.",
         )
         k = min(k, len(distinct))
+        options = {option: k}
         if k in (1, len(distinct)):
             return codes.reshape(-1) if k > 1 else np.zeros(len(points), dtype=np.int64)
+    if clusterer == "kmeans" and previous is not None and len(names := np.unique(previous)) == k:
+        centres = np.stack([points[previous == name].mean(axis=0) for name in names])
+        options |= {"n_init": 1, "init": centres}
+    if clusterer == "spectral" and k is not None:
+        draws = np.random.default_rng(seed)
+        rows = np.sort(draws.permutation(rows)[:_MAX_SPECTRAL])
+        inputs = spectral_coordinates(points[rows], k, seed)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about graphs and iterations
-            if clusterer == "spectral":
-                codes = _spectral(points, k, seed)
-            elif clusterer == "kmeans":
-                codes = _kmeans(points, k, seed, previous)
-            else:
-                number = {option: k} if option and k else {}
-                codes = np.asarray(seeded(clusterer, seed, **number).fit_predict(points))
+            warnings.simplefilter("ignore")  # about iterations
+            found = np.asarray(seeded(estimator, seed, **options).fit_predict(inputs))
     except ValueError as error:
         raise InputError("the clusterer failed", error, "Change its options.") from error
     refuse_if(
-        codes.dtype.kind not in "biu" or codes.shape != (len(points),),
-        f"a clusterer must return a whole number for each of the {len(points)} samples",
-        f"{codes.dtype} of shape {codes.shape}",
+        found.dtype.kind not in "biu" or found.shape != rows.shape,
+        f"a clusterer must return a whole number for each of the {len(rows)} samples",
+        f"{found.dtype} of shape {found.shape}",
         "Check fit_predict.",
     )
-    return codes.astype(np.int64)
+    codes = np.full(len(points), -1)
+    codes[rows] = found
+    return codes if len(rows) == len(points) else join_nearest(points, codes, _VOTES)
 
 
 def _parameters(estimator: Any) -> dict[Any, Any]:
@@ -137,35 +140,17 @@ def seeded(estimator: Any, seed: int, **options: Any) -> Any:
     return copy.set_params(**options) if options else copy
 
 
-def _kmeans(points: np.ndarray, k: int, seed: int, previous: np.ndarray | None) -> Any:
-    from sklearn.cluster import KMeans
-
-    names = [] if previous is None else np.unique(previous)
-    options: dict[str, Any] = {"n_init": 10, "random_state": seed % 2**32}
-    if len(names) == k:
-        centres = np.stack([points[previous == name].mean(axis=0) for name in names])
-        options = {"n_init": 1, "init": centres}
-    return KMeans(k, **options).fit_predict(points)
-
-
-def _spectral(points: np.ndarray, k: int, seed: int) -> Any:
-    """Spectral clustering of the graph of nearest neighbours (Ng, Jordan and Weiss 2001).
-
-    The directions of the first k eigenvectors are joined by Ward's criterion instead of k-means, which
-    recovers more of the true classes of images (docs/paper.md)."""
-    from sklearn.cluster import AgglomerativeClustering
+def spectral_coordinates(points: np.ndarray, k: int, seed: int) -> np.ndarray:
+    """Directions of the first k eigenvectors of the graph of nearest neighbours (Ng, Jordan and Weiss
+    2001). Ward's criterion recovers more of the true classes of images from them than k-means
+    (docs/paper.md).
+    """
     from sklearn.manifold import spectral_embedding
 
-    if len(points) > _MAX_SPECTRAL:
-        draws, codes = np.random.default_rng(seed), np.full(len(points), -1)
-        rows = np.sort(draws.choice(len(points), _MAX_SPECTRAL, replace=False))
-        codes[rows] = _spectral(points[rows], k, seed)
-        return join_nearest(points, codes, _VOTES)
     graph = neighbor_graph(points, max(1, min(_NEIGHBORS, len(points) // (2 * k))))
-    seed = seed % 2**32
-    axes = spectral_embedding(graph, n_components=k, random_state=seed, drop_first=False)
-    norms = np.linalg.norm(axes, axis=1, keepdims=True)
-    return AgglomerativeClustering(k).fit_predict(axes / np.maximum(norms, np.finfo(float).tiny))
+    options: dict[str, Any] = {"random_state": seed % 2**32, "drop_first": False}
+    axes = spectral_embedding(graph, n_components=k, **options)
+    return axes / np.linalg.norm(axes, axis=1, keepdims=True).clip(np.finfo(float).tiny)
 
 
 def of_order_one(points: np.ndarray) -> np.ndarray:
@@ -188,34 +173,28 @@ def join_nearest(points: np.ndarray, codes: np.ndarray, neighbors: int) -> np.nd
     return codes
 
 
-def neighbor_graph(points: np.ndarray, neighbors: int, *, local: bool = False) -> Any:
-    """A symmetric sparse (n, n) matrix: 1 for mutual neighbours, ½ for neighbours of one side.
+def neighbor_graph(points: np.ndarray, neighbors: int) -> Any:
+    """A symmetric sparse (n, n) matrix with weights exp(−d² / (s_i s_j)) of neighbours, and half of
+    it for neighbours of one side, with s the distance to the seventh neighbour (Zelnik-Manor and
+    Perona, Self-tuning spectral clustering, 2004).
 
     Each component is joined to the nearest point outside, with the smallest weight, until there is
     one component.
-
-    Args:
-        points: (n, p).
-        neighbors: number of neighbours of each point.
-        local: weights exp(−d² / (s_i s_j)) instead, with s the distance to the seventh neighbour
-            (Zelnik-Manor and Perona, Self-tuning spectral clustering, 2004).
     """
     from scipy.sparse.csgraph import connected_components
     from sklearn.neighbors import kneighbors_graph
 
     count = min(neighbors, len(points) - 1)
-    graph: Any = kneighbors_graph(points, count, mode="distance" if local else "connectivity")
-    if local:
-        distances = graph.data.reshape(-1, count)  # nearest first
-        scale = distances[:, min(_SCALE_NEIGHBOR, count) - 1]
-        scale = np.maximum(scale, _LEAST * distances.mean() or 1.0)  # equal points have scale 0
-        exponents = distances**2 / (scale[:, None] * scale[graph.indices].reshape(distances.shape))
-        graph.data = np.maximum(np.exp(-exponents), _LEAST).reshape(-1)
+    graph: Any = kneighbors_graph(points, count, mode="distance")
+    distances = graph.data.reshape(-1, count)  # nearest first
+    scale = distances[:, min(_SCALE_NEIGHBOR, count) - 1]
+    scale = np.maximum(scale, _LEAST * distances.mean() or 1.0)  # equal points have scale 0
+    exponents = distances**2 / (scale[:, None] * scale[graph.indices].reshape(distances.shape))
+    graph.data = np.maximum(np.exp(-exponents), _LEAST).reshape(-1)
     graph = ((graph + graph.T) / 2).tocsr()
-    weight = _LEAST / 2 if local else 0.5
     while (component := connected_components(graph, directed=False)[1]).any():
         ends = _bridges(points, component)
-        bridges = type(graph)((np.full(len(ends[0]), weight), ends), shape=graph.shape)
+        bridges = type(graph)((np.full(len(ends[0]), _LEAST / 2), ends), shape=graph.shape)
         graph = graph.maximum(bridges.maximum(bridges.T)).tocsr()
     return graph
 
@@ -251,21 +230,16 @@ def relabel(laws: Gaussians, previous: Tensor, clustering: Any) -> Tensor:
     if not all(bool(torch.isfinite(part).all()) for part in laws.tensors().values()):
         return previous  # the flow has diverged, which its next value shows
     points, before = law_points(laws), previous.cpu().numpy()
-    members = clusters(clustering, points, before)
-    codes = np.unique(members[members >= 0])
-    if len(codes) == 0:
+    members = join_nearest(points, clusters(clustering, points, before), 1)
+    if (members < 0).all():
         return previous
-    centres = np.stack([points[members == code].mean(axis=0) for code in codes])
-    noise = np.flatnonzero(members < 0)
-    if len(noise):
-        members[noise] = codes[((points[noise, None, :] - centres) ** 2).sum(axis=2).argmin(axis=1)]
     overlaps = Counter(zip(members.tolist(), before.tolist(), strict=True))
     names: dict[int, int] = {}
     for code, old in sorted(overlaps, key=lambda pair: (overlaps[pair], pair), reverse=True):
         if code not in names and old not in names.values():
             names[code] = old
     free = (position for position in itertools.count() if position not in before)
-    for code in codes.tolist():
+    for code in np.unique(members).tolist():
         if code not in names:
             names[code] = next(free)
     positions = [names[code] for code in members.tolist()]

@@ -48,33 +48,33 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
     samples = data.samples.detach()
     if hasattr(embedding, "fit_transform"):
         samples, embedding = torch.from_numpy(x), seeded(embedding, seed).fit_transform
-    if isinstance(embedding, torch.nn.Module):
-        embedding = partial(evaluate, embedding)
-    return as_points(_call(embedding, samples))
+    return as_points(called(embedding, samples))
 
 
-def _call(function: Any, samples: Tensor) -> Tensor:
-    """Checked rows of a user's function, called on all samples at once: it may depend on all of them."""
+def called(function: Any, samples: Tensor, name: str = "embedding") -> Tensor:
+    """Checked rows (n, p) of a torch module, or of a function that is called on all samples at once."""
+    if isinstance(function, torch.nn.Module):
+        function = partial(evaluate, function)
     remedy = "Pass a function of samples, a torch module or an object with fit_transform."
-    check_methods("an embedding must be callable", function, ("__call__",), remedy)
+    check_methods(f"the {name} must be callable", function, ("__call__",), remedy)
     n, shape = len(samples), tuple(samples.shape[1:])
     try:
         with torch.no_grad():
-            rows = torch.as_tensor(function(samples))
+            rows = torch.as_tensor(function(samples.detach()))
     except InputError:
         raise
     except Exception as error:  # user code may raise anything
-        what, got = f"the embedding must take samples of shape {shape}", type(error).__name__
+        what, got = f"the {name} must take samples of shape {shape}", type(error).__name__
         remedy = "Wrap it in a function that reshapes the samples."
         raise InputError(what, f"{got}: {error}", remedy) from error
     refuse_if(
         rows.ndim == 0 or len(rows) != n or rows.numel() == 0 or rows.is_complex(),
-        f"the embedding must return real numbers for each of the {n} samples",
+        f"the {name} must return real numbers for each of the {n} samples",
         f"shape {tuple(rows.shape)}, {rows.dtype}",
         "Keep the first axis, which counts the samples.",
     )
     rows = rows.reshape(n, -1).to(samples)
-    check_finite("the embedding", rows, "Check the range of the samples.")
+    check_finite(f"the {name}", rows, "Check the range of the samples.")
     return rows
 
 

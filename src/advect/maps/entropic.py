@@ -7,18 +7,16 @@ with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladia
 class is carried to where the flow took it. The mean displacement changes no plan and is removed
 first, so that a relative ε depends on the spread of the data.
 
-Class probabilities of samples without labels come from the particles or from classifiers. Seeds and
-folds are fixed, so a map that is read from a file gives the same answers."""
+Class probabilities of samples without labels come from the particles, or also from classifiers. Seeds
+are fixed, so a map that is read from a file gives the same answers."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 import torch
-from scipy.special import softmax
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -33,11 +31,7 @@ from advect.spaces.feature_space import in_form_of
 _TOL = 1e-4  # marginal error of the plans
 _ANNEALING_RATIO, _ANNEALING_TOL = 0.2, 0.03
 _BLOCK = 4_000_000  # entries of a block of plan rows
-KINDS = ("particles", "nearest", "logistic", "forest", "mean")  # of equal scores the first is taken
-_AVERAGED = ("particles", "logistic", "forest")  # in "mean"
-_FOLDS = 5
 _RIDGE = 60.0  # C = 60/n, at most 1; chosen on training splits of USPS, KMNIST, Fashion-MNIST
-Classifier = Callable[[np.ndarray], np.ndarray]  # points (n, d) to probabilities (n, k)
 
 
 class EntropicMap(Map, kind="entropic"):
@@ -52,15 +46,12 @@ class EntropicMap(Map, kind="entropic"):
         epsilon: regularization in units of the cost, or ``Relative(share)`` of its mean.
         label_weight: weight of labels, as in the flow; 0 uses features only.
         debias: False gives x ↦ T_end(x), which averages last states.
-        posterior: class probabilities of samples without labels. By default from the particles
-            around them. ``"nearest"``, ``"logistic"`` and ``"forest"`` are classifiers fitted on the
-            labeled first states, ``"mean"`` averages the last two and the particles, ``"auto"``
-            takes the best of the five by cross-validation.
+        posterior: class probabilities of samples without labels. ``"particles"``: from the particles
+            around them. ``"mean"`` averages these, a logistic regression and a random forest that
+            are fitted on the labeled first states; it is better with a few hundred labels.
 
     Attributes:
         epsilon_: regularization in units of the cost.
-        posterior_: name of the posterior in use.
-        posterior_scores_: cross-validated accuracies of ``"auto"``.
 
     Example:
         >>> import torch, advect as ad
@@ -75,22 +66,19 @@ class EntropicMap(Map, kind="entropic"):
         epsilon: float | Relative = Relative(0.01),
         label_weight: float = 1.0,
         debias: bool = True,
-        posterior: str | None = None,
+        posterior: str = "particles",
     ) -> None:
         self._relative = isinstance(epsilon, Relative)
         self.epsilon: Any = epsilon if self._relative else check_positive("epsilon", epsilon)
         self.label_weight = check_non_negative("label_weight", label_weight)
         self.debias = debias
-        if posterior is not None:
-            check_known("posterior", posterior, (*KINDS, "auto"))
-        self._posterior_option = posterior
+        check_known("posterior", posterior, ("particles", "mean"))
+        self._posterior = posterior
 
     def __repr__(self) -> str:
-        option = self._posterior_option
-        more = "" if option is None else f", posterior={option!r}"
         return (
             f"EntropicMap(epsilon={self.epsilon!r}, label_weight={self.label_weight!r}, "
-            f"debias={self.debias!r}{more})"
+            f"debias={self.debias!r}, posterior={self._posterior!r})"
         )
 
     def posterior(self, x: Any) -> Any:
@@ -126,7 +114,7 @@ class EntropicMap(Map, kind="entropic"):
             "Set label_weight=0 to use features only.",
         )
         refuse_if(
-            self._posterior_option is not None and missing[0],
+            self._posterior == "mean" and missing[0],
             "a posterior needs labels of all first states",
             f"{missing[0]} without",
             "Fit on labeled datasets.",
@@ -152,10 +140,6 @@ class EntropicMap(Map, kind="entropic"):
         self._parts = {"end.potential": to_end, "end.labels": pair.label_distances}
         if self.debias:
             self._parts |= {"start.potential": to_start, "start.labels": within.label_distances}
-        self.posterior_, self.posterior_scores_ = self._posterior_option or "particles", {}
-        if self.posterior_ == "auto":
-            training_set = _training_set(first)
-            self.posterior_, self.posterior_scores_ = choose_posterior(self._epsilon, *training_set)
         self._prepare()
 
     def _standard_states(self) -> tuple[LabeledDataset, LabeledDataset]:
@@ -181,9 +165,9 @@ class EntropicMap(Map, kind="entropic"):
                 labels = self.label_weight / 2 * self._parts[f"{name}.labels"]
             potential = self._parts[f"{name}.potential"]
             self._plans[name] = _Plan(state, potential, labels, self._epsilon)
-        self._classifier = None
-        if self.posterior_ != "particles":
-            self._classifier = fit_posterior(self.posterior_, self._epsilon, *_training_set(first))
+        self._classifiers = []
+        if self._posterior == "mean" and len(first.classes) > 1:  # classifiers refuse one class
+            self._classifiers = _classifiers(first.x.double().cpu().numpy(), first.y.cpu().numpy())
 
     def _standard(self, x: Tensor) -> Tensor:
         """New points in the centre and unit of the first states."""
@@ -195,10 +179,10 @@ class EntropicMap(Map, kind="entropic"):
 
     def _probabilities(self, x: Tensor) -> Tensor:
         """Class probabilities of standard points."""
-        if self._classifier is not None:
-            return torch.as_tensor(self._classifier(x.double().cpu().numpy())).to(x)
         plan = self._particles.rows(x, None)
-        return plan @ one_hot(self._start.y, len(self.classes_)).to(plan)
+        rows, points = plan @ one_hot(self._start.y, len(self.classes_)).to(plan), x.double().cpu()
+        answers = [torch.as_tensor(m.predict_proba(points.numpy())) for m in self._classifiers]
+        return torch.stack([rows, *(answer.to(rows) for answer in answers)]).mean(dim=0)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
         points, x = self._standard(x), x.to(self._centres)
@@ -216,7 +200,7 @@ class EntropicMap(Map, kind="entropic"):
             classes = one_hot(codes.clamp_min(0), k).to(x)
             if bool((codes < 0).any()):
                 guess = self._probabilities(x)
-                if self._classifier is not None:  # carried as one of the most likely class
+                if self._classifiers:  # carried as one of the most likely class
                     guess = one_hot(guess.argmax(1), k).to(guess)
                 classes = torch.where((codes >= 0)[:, None], classes, guess)
         end = self._plans["end"].image(x, classes)
@@ -231,28 +215,19 @@ class EntropicMap(Map, kind="entropic"):
             "debias": self.debias,
             "scale": self._scale,
             "standard_epsilon": self._epsilon,
+            "posterior": self._posterior,
         }
-        if self._posterior_option is not None:
-            facts["posterior"] = {
-                "asked": self._posterior_option,
-                "used": self.posterior_,
-                "scores": self.posterior_scores_,
-            }
         tensors |= {f"solved.{name}": value for name, value in self._parts.items()}
         return tensors | {"centres": self._centres}, facts
 
     def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        posterior = facts.get("posterior", {"asked": None, "used": "particles", "scores": {}})
-        self.posterior_ = posterior["used"]
-        check_known("posterior", self.posterior_, KINDS)
         EntropicMap.__init__(
             self,
             Relative(facts["epsilon"]) if facts["relative"] else facts["epsilon"],
             facts["label_weight"],
             bool(facts["debias"]),
-            posterior["asked"],
+            facts.get("posterior", "particles"),
         )
-        self.posterior_scores_ = {str(k): float(score) for k, score in posterior["scores"].items()}
         self._scale = check_positive("scale", facts["scale"])
         self._epsilon = check_positive("standard_epsilon", facts["standard_epsilon"])
         self._start, self._end = unpack_pairs(tensors, facts, self.sample_shape_)
@@ -317,71 +292,15 @@ def _potentials(
         epsilon = max(_ANNEALING_RATIO * epsilon, final)
 
 
-def _training_set(first: LabeledDataset) -> tuple[np.ndarray, np.ndarray, int]:
-    """Points, codes and the number of classes of the first states."""
-    return first.x.double().cpu().numpy(), first.y.cpu().numpy(), len(first.classes)
-
-
-def fit_posterior(kind: str, epsilon: float, x: np.ndarray, y: np.ndarray, k: int) -> Classifier:
-    """The posterior of a kind, fitted on points and codes of k classes."""
-    if kind == "particles":  # exp(−‖new − x_i‖²/2ε), normalized over i
-        shift, members = np.square(x).sum(axis=1) / 2, np.eye(k)[y]
-        return lambda new: softmax((new @ x.T - shift) / epsilon, axis=1) @ members
-    if kind == "mean":
-        classifiers = [fit_posterior(each, epsilon, x, y, k) for each in _AVERAGED]
-        return lambda new: np.mean([classifier(new) for classifier in classifiers], axis=0)
-    present = np.unique(y)
-    if len(present) == 1:  # many classifiers refuse one class
-        return lambda new: np.tile(np.eye(k)[present[0]], (len(new), 1))
-    model = _estimator(kind, len(x))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="lbfgs failed to converge")
-        model.fit(x, y)
-    return lambda new: np.asarray(model.predict_proba(new), dtype=np.float64) @ np.eye(k)[present]
-
-
-def choose_posterior(
-    epsilon: float, x: np.ndarray, y: np.ndarray, k: int
-) -> tuple[str, dict[str, float]]:
-    """The posterior with the best cross-validated accuracy, and all accuracies."""
-    kinds = [kind for kind in KINDS if kind != "mean"]
-    rows = {kind: out_of_fold(kind, epsilon, x, y, k) for kind in kinds}
-    rows["mean"] = np.mean([rows[kind] for kind in _AVERAGED], axis=0)
-    scores = {kind: float((rows[kind].argmax(axis=1) == y).mean()) for kind in KINDS}
-    return max(scores, key=lambda kind: scores[kind]), scores
-
-
-def out_of_fold(kind: str, epsilon: float, x: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
-    """Probabilities (n, k) of the samples themselves, each from a fit without its fold."""
-    if len(y) < 2:
-        return np.full((len(y), k), 1 / k)
-    folds, rows = folds_of(y), np.empty((len(y), k))
-    for fold in np.unique(folds):
-        held_out = folds == fold
-        classifier = fit_posterior(kind, epsilon, x[~held_out], y[~held_out], k)
-        rows[held_out] = classifier(x[held_out])
-    return rows
-
-
-def folds_of(y: np.ndarray, folds: int = _FOLDS) -> np.ndarray:
-    """A fold for each sample, stratified by class."""
-    order = np.random.default_rng(0).permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]
-    fold = np.empty(len(y), dtype=np.int64)
-    fold[order] = np.arange(len(y)) % folds
-    return fold
-
-
-def _estimator(kind: str, n: int) -> Any:
+def _classifiers(x: np.ndarray, y: np.ndarray) -> list[Any]:
+    """Classifiers fitted on points and codes."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    regression = LogisticRegression(C=min(1.0, _RIDGE / n), max_iter=1000)
-    return {
-        "nearest": KNeighborsClassifier(1),
-        "logistic": make_pipeline(StandardScaler(), regression),
-        "forest": RandomForestClassifier(random_state=0),
-    }[kind]
+    regression = LogisticRegression(C=min(1.0, _RIDGE / len(x)), max_iter=1000)
+    forest = RandomForestClassifier(random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="lbfgs failed to converge")
+        return [model.fit(x, y) for model in (make_pipeline(StandardScaler(), regression), forest)]

@@ -260,7 +260,7 @@ class NeuralMap(NetworkMap, kind="neural"):
 
     Attributes:
         network_: the fitted ``torch.nn.Module``.
-        held_out_error_: mean square error of the network on held-out pairs.
+        held_out_error_: mean square error of the network on held-out pairs; not saved.
 
     Example:
         >>> import torch, advect as ad
@@ -284,9 +284,7 @@ class NeuralMap(NetworkMap, kind="neural"):
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(start), generator=generator)
         n_held_out = min(max(round(_HELD_OUT * len(start)), 1), len(start) - 1)
-        held_out, training = order[:n_held_out], order[n_held_out:]
-        if n_held_out == 0:  # a single pair
-            held_out = order
+        held_out, training = order[: n_held_out or 1], order[n_held_out:]
         best, chosen = math.inf, None
         with track(self.restarts * self.epochs, "fitting a network", self.progress) as advance:
             for restart in range(self.restarts):
@@ -314,14 +312,6 @@ class NeuralMap(NetworkMap, kind="neural"):
         image = is_image(shape)
         network = Autoencoder(shape) if image else Perceptron(shape)
         return Pushforward(network, not image, *statistics)
-
-    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, facts = super().pack()
-        return tensors, facts | {"held_out_error": self.held_out_error_}
-
-    def unpack(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        super().unpack(tensors, facts)
-        self.held_out_error_ = float(facts["held_out_error"])
 
 
 class _Pairs:

@@ -107,10 +107,10 @@ def audit(
             votes.append(_votes_within(each, transports[-1]))
             fits.append(ClassFits.of(each))
             advance(1)
-    shares, voters, _ = votes[0]
+    shares = votes[0][0]
     misfit, gap = _standardized(side, fits[0].lengths, fits[0].spreads), None
     if reference is not None:
-        shares, voters = count_votes(transports[1].rows(side.points), trusted, votes[1][2])
+        shares = count_votes(transports[1].rows(side.points), trusted, votes[1][1])
         lengths = fits[1].lengths_of(side)
         misfit = _standardized(side, lengths, fits[1].spreads_of(lengths))
         gap = _standardized(trusted, fits[0].lengths_of(trusted), fits[0].spreads)
@@ -135,7 +135,6 @@ def audit(
             for code, voted in zip(best.tolist(), has_votes.tolist(), strict=True)
         ],
         support=support.numpy(),
-        confused_with=torch.where(has_votes & (best != side.codes), voters, -1).numpy(),
         misfit=misfit,
         twin=twin,
         twin_distance=twin_distance,
@@ -237,28 +236,24 @@ def _twins(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows, distance / typical
 
 
-def count_votes(plan: PlanRows, voters: Side, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Share of the votes for each class, (n, k), NaN without votes, and the position of the strongest
-    voter for the winning class, (n,).
-    """
+def count_votes(plan: PlanRows, voters: Side, weights: Tensor) -> Tensor:
+    """Share of the votes for each class, (n, k), NaN without votes."""
     ballots = one_hot(voters.codes.clamp_min(0), voters.k).to(weights.dtype) * weights[:, None]
-    shares, strongest = [], []
+    shares = []
     for rows, _ in plan:
         votes = rows @ ballots
         total = votes.sum(dim=1, keepdim=True)
         shares.append(torch.where(total > 0, votes / total, torch.nan))
-        for_winner = voters.codes == votes.argmax(dim=1)[:, None]
-        strongest.append((rows * weights).where(for_winner, -1.0).argmax(dim=1))
-    return torch.cat(shares), torch.cat(strongest)
+    return torch.cat(shares)
 
 
-def _votes_within(side: Side, transport: SelfTransport) -> tuple[Tensor, Tensor, Tensor]:
+def _votes_within(side: Side, transport: SelfTransport) -> tuple[Tensor, Tensor]:
     """``count_votes`` in two rounds, and the weights of the second: the agreement in the first."""
     even = (side.codes >= 0).to(transport.mass.dtype)
-    agreement = _label_shares(count_votes(transport.rows(), side, even)[0], side)
+    agreement = _label_shares(count_votes(transport.rows(), side, even), side)
     single = side.counts[side.codes.clamp_min(0)] == 1
     weights = even * torch.where(single, 1.0, agreement.nan_to_num(0.0))
-    return *count_votes(transport.rows(), side, weights), weights
+    return count_votes(transport.rows(), side, weights), weights
 
 
 def _label_shares(shares: Tensor, side: Side) -> Tensor:

@@ -11,7 +11,8 @@ import numpy as np
 from advect._util.checks import check_count, check_known
 from advect._util.result import Result, Table
 from advect.data.dataset import LabeledDataset
-from advect.questions.shared import class_names, image_pairs, listed
+from advect.questions.shared import class_names, image_pairs
+from advect.spaces.steps import listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,7 +48,6 @@ class Audit(Result):
     disagreement: np.ndarray  # share of the mass that goes to samples of other labels, (n,)
     proposed: list[Hashable]  # the label that gets most of that mass
     support: np.ndarray  # share of the proposed label, relative to its usual share, (n,)
-    confused_with: np.ndarray  # strongest voter for it, in the reference if there is one; or −1
     misfit: np.ndarray  # distance to the class, in robust deviations, (n,)
     twin: np.ndarray  # position of the nearest other sample
     twin_distance: np.ndarray  # its distance, relative to the median of such distances
@@ -121,7 +121,7 @@ class Audit(Result):
         )
         frame = pd.DataFrame({"row": range(len(self.data)), "label": labels, "suspect": ""})
         frame["disagreement"], frame["proposed"] = self.disagreement, proposed
-        for name in ("support", "confused_with", "misfit", "twin", "twin_distance"):
+        for name in ("support", "misfit", "twin", "twin_distance"):
             frame[name] = getattr(self, name)
         for name, rows in (("wrong", self.wrong), ("odd", self.odd), ("copy", self.copies)):
             frame.loc[rows, "suspect"] += f"+{name}"
@@ -129,13 +129,11 @@ class Audit(Result):
         return frame
 
     def figures(self) -> dict[str, Any]:
-        others, figures = self.data if self.reference is None else self.reference, {}
-        for title, rows, side, partners, text in (
-            ("Labels in doubt", self.wrong, others, self.confused_with, "resembles"),
-            ("Outliers", self.odd, self.data, self.twin, "nearest sample"),
-            ("Copies", self.copies, self.data, self.twin, "nearest sample"),
-        ):
-            figures |= image_pairs(title, self.data, rows, side, partners[rows], ("sample", text))
+        figures = {}
+        kinds = {"Labels in doubt": self.wrong, "Outliers": self.odd, "Copies": self.copies}
+        for title, rows in kinds.items():
+            names, twins = ("sample", "nearest sample"), self.twin[rows]
+            figures |= image_pairs(title, self.data, rows, self.data, twins, names)
         return figures
 
     def _summary(self) -> dict[str, Any]:

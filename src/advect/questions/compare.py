@@ -145,7 +145,7 @@ def compare(
         confusion=ClassTable(mean(couplings[0]), names, names),
         counts=dict(zip(names, counts, strict=True)),
         copies=copies,
-        notes=compare_notes(columns, names, fake.counts, true.counts, cutoff == 0, unsolved),
+        notes=compare_notes(names, fake.counts, true.counts, cutoff == 0, unsolved),
         settings={
             "repeats": repeats,
             "samples of a draw": size,

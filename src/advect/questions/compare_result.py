@@ -23,7 +23,8 @@ import numpy as np
 from advect._util.result import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
-from advect.questions.shared import image_pairs, listed
+from advect.questions.shared import image_pairs
+from advect.spaces.steps import listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -264,7 +265,6 @@ def with_mean(
 
 
 def compare_notes(
-    columns: Mapping[str, Column],
     names: Sequence[Hashable],
     n_synthetic: np.ndarray,
     n_real: np.ndarray,
@@ -285,11 +285,7 @@ def compare_notes(
     classes[f"Classes with fewer than {_FEW} samples on a side"] = (smaller < _FEW) & (smaller > 0)
     for text, mask in classes.items():
         if mask.any():
-            notes.append(f"{text}: {listed(itertools.compress(names, mask))}.")
-    for name, column in columns.items():
-        if column.verdict == _BEYOND:
-            where = listed(column.beyond) or "all classes together, none alone"
-            notes.append(f"Beyond its floor: {TITLES[name]} ({where}).")
+            notes.append(f"{text}: {listed(list(itertools.compress(names, mask)))}.")
     if has_copies:
         notes.append("Held-out real samples have exact copies; memorised counts exact copies only.")
     if unsolved:

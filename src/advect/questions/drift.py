@@ -21,7 +21,6 @@ from advect.questions.shared import check_level, class_codes, class_names, joine
 from advect.transport.transport import check_dataset
 
 QUESTIONS = {
-    "joint": "the joint distribution of features and labels",
     "features": "the distribution of the features",
     "shares": "the class proportions",
     "labels": "the labels given the features",
@@ -43,10 +42,8 @@ def drift(
     """Test whether a window of data has the distribution of a reference, and which class changed.
 
     Use it for data that arrives in windows. Samples without a label are used in the test of the
-    features only. There are five permutation tests, exact if samples are exchangeable:
+    features only. There are four permutation tests, exact if samples are exchangeable:
 
-    - ``joint``: distribution of (x, y). MMD with Gaussian kernels times [y = y'], and the statistics
-      of ``labels``; the largest of them, each standardized over permutations.
     - ``features``: distribution of x. Energy distance and MMD.
     - ``shares``: class proportions. χ² statistic.
     - ``labels``: y given x. Differences of labels within groups of similar samples, and disagreement
@@ -115,7 +112,7 @@ def drift(
         tests = {"features": pool.test_features()}
         if has_labels:
             pool = pool if labeled_rows is rows else pool_of(labeled_rows)
-            tests["joint"], tests["shares"] = pool.test_joint()
+            tests["shares"] = pool.test_shares()
             tests["labels"] = pool.test_labels()
             enough = math.ceil(2 * len(QUESTIONS) * len(names) / level)
             tests["classes"], by_class = pool.test_classes(level, enough)
@@ -207,7 +204,7 @@ class Drift(Result):
     """Tests of a window against a reference; returned by ``ad.drift``.
 
     Attributes:
-        tests: the tests; ``result["joint"]`` is one of them.
+        tests: the tests; ``result["features"]`` is one of them.
         classes: a row for each class.
         level: probability that any test finds a drift if there is none.
 

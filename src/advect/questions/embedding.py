@@ -6,9 +6,7 @@ Along a direction θ, a sample is the point (θ·x, √w θ·μ_y, √w σ_y) wi
     SW²(A, B) = (3d / P) Σ_(θ, ψ) ∫₀¹ (F⁻¹_A − F⁻¹_B)²        over P pairs (θ, ψ)
 
 A dataset is stored as the means of its quantile functions over ``n_levels`` equal parts of (0, 1).
-These means are a projection: with r the norm of the remainder,
-
-    ‖φ(A) − φ(B)‖² ≤ SW²(A, B) ≤ ‖φ(A) − φ(B)‖² + (r_A + r_B)² .
+These means are a projection, so ‖φ(A) − φ(B)‖ ≤ SW(A, B).
 """
 
 from __future__ import annotations
@@ -43,7 +41,6 @@ class DatasetEmbedding(Result):
 
     title = "Dataset embedding"
     vector: np.ndarray  # float64
-    residual: float  # norm of the remainder of the quantile functions
     n: int
     classes: int  # with samples
     key: str  # digest of the directions, levels and label weight
@@ -58,14 +55,8 @@ class DatasetEmbedding(Result):
         )
         return float(np.linalg.norm(self.vector - other.vector))
 
-    def bounds(self, other: DatasetEmbedding) -> tuple[float, float]:
-        """Lower and upper bound of the sliced distance along the directions."""
-        distance = self.distance(other)
-        return distance, math.hypot(distance, self.residual + other.residual)
-
     def _summary(self) -> dict[str, Any]:
-        sizes = {"samples": self.n, "classes": self.classes, "numbers": len(self.vector)}
-        return {**sizes, "residual": self.residual}
+        return {"samples": self.n, "classes": self.classes, "numbers": len(self.vector)}
 
 
 def embed(
@@ -148,20 +139,17 @@ class Slices:
             laws = torch.stack([part.T for part in self._laws(data, features)], dim=1)  # (p, 2, k)
             shifts = math.sqrt(self.label_weight) * self.psi[:, :, 1:] @ laws  # (p, q, k)
         block = max(1, _BLOCK_SIZE // (n * n_psi))
-        parts, remainder = [], 0.0
+        parts = []
         for start in range(0, self.theta.shape[1], block):
             chosen = slice(start, start + block)
             values = self.psi[chosen, :, :1] * features.T[chosen, None]  # (g, q, n)
             if shifts is not None:
                 values = values + shifts[chosen][:, :, rows]
-            means, rest = quantile_means(values, masses, self.n_levels)
-            parts.append(means.flatten())
-            remainder += float(rest.sum())
+            parts.append(quantile_means(values, masses, self.n_levels).flatten())
         factor = self.psi.shape[2] * self.theta.shape[0] / (self.psi.shape[0] * n_psi)
         vector = torch.cat(parts) * math.sqrt(factor / self.n_levels)
         n_classes = int(data.y[data.labeled].unique().numel())
-        sizes = math.sqrt(factor * remainder), n, n_classes
-        return DatasetEmbedding(vector.numpy(), *sizes, self.key)
+        return DatasetEmbedding(vector.numpy(), n, n_classes, self.key)
 
     def _laws(self, data: LabeledDataset, features: Tensor) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the label laws along the directions, (k, p)."""
@@ -174,9 +162,9 @@ class Slices:
         return torch.stack(means), root(torch.stack(variances))
 
 
-def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> tuple[Tensor, Tensor]:
+def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> Tensor:
     """Means (…, n_levels) of the quantile functions of values (…, n) with masses (n,) over equal
-    parts of (0, 1), and the mean square (…) of the remainder.
+    parts of (0, 1).
     """
     values, order = values.sort(dim=-1)
     masses = masses.expand(values.shape).gather(-1, order)
@@ -191,9 +179,7 @@ def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> tuple[Tenso
     at = torch.searchsorted(below[..., 1:].contiguous(), levels).clamp_max(values.shape[-1] - 1)
     inside = sums.gather(-1, at) + (levels - below.gather(-1, at)) * values.gather(-1, at)
     edges = torch.cat([torch.zeros_like(centre), inside, sums[..., -1:]], dim=-1)
-    means = n_levels * edges.diff(dim=-1)
-    rest = (masses * values.square()).sum(dim=-1) - means.square().mean(dim=-1)
-    return means + centre, rest.clamp_min(0)
+    return n_levels * edges.diff(dim=-1) + centre
 
 
 def in_space(space: FeatureSpace, data: LabeledDataset) -> LabeledDataset:

@@ -45,7 +45,6 @@ class Neighbor:
 
     name: str
     sliced: float  # distance of the embeddings, a lower bound of the sliced distance
-    high: float  # upper bound of the sliced distance
     otdd: float | None  # exact, between samples; None if it was not computed
     n: int
     classes: int
@@ -139,7 +138,7 @@ class DatasetIndex(Result):
             parts, facts = pack_dataset(sample)
             parts["vector"] = torch.from_numpy(embedding.vector)
             tensors |= {f"{number}.{part}": tensor for part, tensor in parts.items()}
-            sizes = {key: getattr(embedding, key) for key in ("residual", "n", "classes")}
+            sizes = {key: getattr(embedding, key) for key in ("n", "classes")}
             entries.append({"name": name, "sample": facts, **sizes})
         settings = {"n_levels": self._slices.n_levels, "label_weight": self._slices.label_weight}
         facts = {"format": _FORMAT, "keep": self.keep, "space": self.space.to_dict()}
@@ -164,7 +163,7 @@ class DatasetIndex(Result):
             for number, entry in enumerate(facts["entries"]):
                 dataset = parts[str(number)]
                 vector = dataset.pop("vector").reshape(index._slices.size).numpy()
-                sizes = float(entry["residual"]), int(entry["n"]), int(entry["classes"])
+                sizes = int(entry["n"]), int(entry["classes"])
                 embedding = DatasetEmbedding(vector, *sizes, index._slices.key)
                 sample = unpack_dataset(dataset, entry["sample"])
                 index._entries[str(entry["name"])] = embedding, sample
@@ -210,7 +209,7 @@ class DatasetIndex(Result):
             query, sample = self._embedded(data)
         refuse_if(not entries, "the index has no other datasets", "none", "Add some first.")
         rows = [
-            Neighbor(name, *query.bounds(entry), None, entry.n, entry.classes)
+            Neighbor(name, query.distance(entry), None, entry.n, entry.classes)
             for name, (entry, _) in entries.items()
         ]
         rows.sort(key=lambda row: row.sliced)

@@ -196,13 +196,11 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 class DriftTest:
     """A permutation test.
 
-    ``excess`` counts deviations of the permuted statistics above their mean; ``adjusted`` is the
-    p-value adjusted by Holm's rule over the tests. NaN: not tested.
+    ``adjusted`` is the p-value adjusted by Holm's rule over the tests. NaN: not tested.
     """
 
     name: str
     statistic: float  # 0 if the sides agree
-    excess: float
     p_value: float
     adjusted: float
     n_reference: int
@@ -247,29 +245,23 @@ class Pool:
         )
         return self._test("features", largest(statistics), statistics[0, 0])
 
-    def test_joint(self) -> tuple[DriftTest, DriftTest]:
-        """The tests of the joint distribution and of the class proportions."""
-        same_label = (self.codes[:, None] == self.codes[None, :]).astype(float)
-        kernels = [gaussian(self.distances, width) * same_label for width in _BANDWIDTHS]
+    def test_shares(self) -> DriftTest:
+        """The class proportions."""
         counts = np.bincount(self.codes, minlength=self.k)
         indicator = np.eye(self.k)[self.codes].T / np.sqrt(counts.clip(1))[:, None]
 
-        def measure(u: np.ndarray) -> np.ndarray:
+        def measure(u: np.ndarray) -> np.ndarray:  # χ² / nm
             sums = without_noise(indicator @ u, 2 * float(indicator.max()))
-            shares = np.square(sums).sum(axis=0)  # χ² up to a factor
-            joint = [quadratic(kernel, u) for kernel in kernels]
-            return np.concatenate([[shares, *joint], self.label_changes(u)])
+            return np.square(sums).sum(axis=0)
 
-        statistics, last = self._permuted(measure), 1 + len(kernels)
         n, m = (~self.window).sum(), self.window.sum()
-        chi_square = statistics[0] * n * m
-        joint = largest([*statistics[1:last], *_with_largest_pair(statistics[last:])])
-        shares = self._test("shares", chi_square, chi_square[0] / (n + m))
-        return self._test("joint", joint, statistics[1, 0]), shares
+        chi_square = self._permuted(measure) * n * m
+        return self._test("shares", chi_square, chi_square[0] / (n + m))
 
     def test_labels(self) -> DriftTest:
-        statistics = self._permuted(self.label_changes, self.groups)
-        return self._test("labels", largest(_with_largest_pair(statistics)), statistics[0, 0])
+        changes = self._permuted(self.label_changes, self.groups)
+        several = [*changes[:2], *([largest(changes[2:])] if len(changes) > 2 else [])]
+        return self._test("labels", largest(several), changes[0, 0])
 
     def test_classes(self, level: float, enough: int) -> tuple[DriftTest, dict[int, np.ndarray]]:
         """Each class separately, and the statistics by class. A class with a small p-value is tested
@@ -291,7 +283,7 @@ class Pool:
         if not statistics:
             return self._test("classes", np.zeros(1), math.nan, math.nan), {}
         p_values = {code: p_value(values) for code, values in statistics.items()}
-        worst = max(statistics, key=lambda code: (-p_values[code], _excess(statistics[code])))
+        worst = max(statistics, key=lambda code: (-p_values[code], statistics[code][0]))
         adjusted = float(holm([*p_values.values()]).min())
         return self._test("classes", statistics[worst], statistics[worst][0], adjusted), statistics
 
@@ -315,16 +307,4 @@ class Pool:
         """A test from statistics whose first value is the observed one."""
         m, p = int(self.window.sum()), p_value(statistics) if p is None else p
         sides = len(self.window) - m, m
-        return DriftTest(name, float(size), _excess(statistics), p, math.nan, *sides)
-
-
-def _excess(statistics: np.ndarray) -> float:
-    """Deviations by which the observed statistic exceeds the mean of the permuted ones."""
-    if len(statistics) == 1:
-        return math.nan
-    return float(standardized(statistics[1:], statistics[:1])[0])
-
-
-def _with_largest_pair(changes: np.ndarray) -> list[np.ndarray]:
-    """``label_changes`` with one row for all pairs."""
-    return [*changes[:2], *([largest(changes[2:])] if len(changes) > 2 else [])]
+        return DriftTest(name, float(size), p, math.nan, *sides)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ from advect.errors import InputError
 from advect.spaces.images import layout
 
 _MAX_IMAGES = 12
-_MAX_NAMES = 8
 
 
 def check_level(level: float) -> None:
@@ -42,13 +41,6 @@ def joined_features(*sets: LabeledDataset) -> LabeledDataset:
     y = torch.full((len(x),), -1, device=x.device)
     even = torch.full((len(x),), 1 / len(x), dtype=torch.float64, device=x.device)
     return sets[0].replace(x=x, y=y, weights=even, law=None, law_index=None)
-
-
-def listed(names: Iterable[Hashable]) -> str:
-    """Names as text, the first few of many."""
-    texts = [str(name) for name in names]
-    more = f" and {len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else ""
-    return ", ".join(texts[:_MAX_NAMES]) + more
 
 
 def image_pairs(
@@ -83,12 +75,10 @@ def nearest(points: np.ndarray, others: np.ndarray | None) -> tuple[np.ndarray, 
 
 def half_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Mask of half of the samples of each class."""
+    order = rng.permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]
     mask = np.zeros(len(codes), dtype=bool)
-    for code in np.unique(codes):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        mask[rows[: (len(rows) + rng.integers(2)) // 2]] = True
-    if len(codes) > 1 and (mask.all() or not mask.any()):  # classes of one sample
-        mask[rng.permutation(len(codes))[: len(codes) // 2]] ^= True
+    mask[order[rng.integers(2) if len(codes) > 1 else 0 :: 2]] = True
     return mask
 
 

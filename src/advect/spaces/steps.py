@@ -7,7 +7,7 @@ numbers and strings of its fields.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any, ClassVar, Self
@@ -167,7 +167,7 @@ def difference(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in excluded)
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[Hashable]) -> str:
     """Names for a message, the first eight of many."""
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(map(repr, names[:8])) + more if names else "none"

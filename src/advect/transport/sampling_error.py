@@ -125,10 +125,10 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
         assert pair.labels is not None
         plan = pair.labels.class_plan(solution.coupling).double()
         least = torch.minimum(plan.sum(dim=1, keepdim=True), plan.sum(dim=0, keepdim=True))
-        plan = torch.where(plan > _LIGHT * least, plan, 0.0)
+        counts = plan > _LIGHT * least
         if source is target:  # a law is at distance 0 from itself
-            plan = plan.fill_diagonal_(0)
-        if not bool(plan.any()):
+            counts = counts.fill_diagonal_(False)
+        if not bool(counts.any()):
             continue
         with torch.enable_grad():
             distances = label(source, target) if table is None else table
