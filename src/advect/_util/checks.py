@@ -98,7 +98,7 @@ def check_finite(
     name: str, values: Tensor, remedy: str = "Remove or impute these rows first."
 ) -> None:
     """No NaN and no infinity in a floating tensor; the message names the first bad row."""
-    if not values.is_floating_point() or bool(values.detach().sum().isfinite()):
+    if not values.is_floating_point() or math.isfinite(values.detach().sum().item()):
         return
     bad = ~values.detach().isfinite()
     if bool(bad.any()):  # else the sum overflowed

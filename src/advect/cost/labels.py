@@ -26,7 +26,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from advect._util.checks import check_finite
 from advect.data.dataset import LabeledDataset
@@ -64,7 +63,7 @@ class Assignment:
         """Q, (n, k)."""
         if self.probabilities is not None:
             return self.probabilities.to(dtype)
-        return one_hot(self.codes, self.n_laws).to(dtype)
+        return torch.eye(self.n_laws, dtype=dtype, device=self.codes.device)[self.codes]
 
     def rows(self, table: Tensor) -> Tensor:
         """Q times a table (k, …)."""
