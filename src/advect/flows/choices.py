@@ -224,11 +224,12 @@ def suggest_solver(
         data.x[torch.linspace(0, len(data) - 1, **evenly).long().unique()].double()
         for data in (source, target)
     )
-    mean = float(squared_distances(x, y).mean()) / 2
+    # About both means: a shift between the datasets says nothing about their shapes.
+    mean = float(squared_distances(x - x.mean(dim=0), y - y.mean(dim=0)).mean()) / 2
     epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
-    share = f"{_EPSILON:.0%} of the mean feature cost, {mean:.3g}, whatever the label weight"
+    share = f"{_EPSILON:.0%} of the mean feature cost about both means, {mean:.3g}"
     if not epsilon:
-        epsilon, share = Relative(defaults.LOOK.epsilon), "all features are equal"
+        epsilon, share = Relative(defaults.LOOK.epsilon), "features do not vary"
     need, room = 6 * n * m * source.x.element_size(), as_bytes(memory_limit)
     fits = f"{n} × {m} samples fit into memory"
     if need > room:
