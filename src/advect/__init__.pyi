@@ -18,9 +18,6 @@ from .apps.interpolate import (
 from .apps.pairwise import (
     pairwise as pairwise,
 )
-from .apps.suggest import (
-    suggest as suggest,
-)
 from .classes.matching import (
     ClassMatching as ClassMatching,
 )
@@ -61,6 +58,9 @@ from .flows.callbacks import (
     Progress as Progress,
     Recorder as Recorder,
     StopWhen as StopWhen,
+)
+from .flows.choices import (
+    suggest as suggest,
 )
 from .flows.dynamics import (
     FeatureDriven as FeatureDriven,

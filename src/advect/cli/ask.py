@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 import advect as ad
 from advect._util.atomic import write_atomically
+from advect.cli.flow import choose
 from advect.cli.options import (
     ASK,
     OUTPUT,
@@ -20,10 +21,9 @@ from advect.cli.options import (
     FlowSettings,
     MemoryLimit,
     Pair,
-    Pairing,
     Reading,
 )
-from advect.cli.rundir import RunConfig, as_table
+from advect.cli.rundir import RunConfig
 from advect.cli.session import DATA_FILES, DRIFTED, Exit, absolute_reference, session, write_table
 
 Level = Annotated[float, Parameter(help="Probability of a false alarm.")]
@@ -160,7 +160,7 @@ def suggest(
     memory_limit: MemoryLimit = None,
     run: Pair = PAIR,
 ) -> None:
-    """Choose the parameters of a flow from the data, with a reason for each.
+    """Show the options that advect flow chooses from the data, with a reason for each.
 
     Args:
         source: The dataset that would move.
@@ -172,17 +172,11 @@ def suggest(
     with session(run) as running:
         running.file("out", out, ".toml")
         a, b, _ = running.pair(source, target)
-        result = ad.suggest(a, b, memory_limit=memory_limit)
-        config = _configuration(result, source, target, run).to_toml().encode()
+        fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Reading)}
+        fields |= {"space": run.space, "memory_limit": memory_limit}
+        fields["equal_mass"] = run.equal_mass or None
+        settings, result = choose(FlowSettings(**fields), a, b)
+        places = absolute_reference(source), absolute_reference(target)
+        config = RunConfig(*places, settings).to_toml().encode()
         running.write("out", lambda path: write_atomically(path, config))
         running.finish(result)
-
-
-def _configuration(result: Any, source: str, target: str, read: Pairing) -> RunConfig:
-    """What ``advect flow -c`` reads."""
-    fields = {field.name: getattr(read, field.name) for field in dataclasses.fields(Reading)}
-    fields["equal_mass"] = result.equal_mass or read.equal_mass
-    for part in ("cost", "solver", "dynamics", "integrator"):
-        fields[part] = as_table(part, getattr(result, part))
-    settings = FlowSettings(**fields, n_steps=result.n_steps, space=read.space)
-    return RunConfig(absolute_reference(source), absolute_reference(target), settings)

@@ -49,6 +49,8 @@ def flow(
 ) -> None:
     """Move a dataset toward another one, or along the gradient flow of any sum of functionals.
 
+    Options that are not given are chosen from the data.
+
     Args:
         source: The dataset that moves.
         target: The dataset to move toward.
@@ -103,22 +105,53 @@ class Job:
     directory: Path
     inputs: Inputs
     objects: dict[str, Any]  # arguments of ad.flow
+    choices: dict[str, str]  # options that were chosen from the data, with their reasons
 
 
 def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     """Read the datasets and build the objects of a run; errors in the input are raised here."""
-    inputs = read_inputs(config, running)
-    objects, resolved = build_objects(config.settings, inputs, running)
-    config = replace(config, settings=replace(config.settings, **resolved))
-    return Job(config, directory, inputs, objects)
+    inputs, settings, choices = read_inputs(config, running), config.settings, {}
+    if settings.functional is None:
+        settings, chosen = choose(settings, inputs.source, inputs.targets[""])
+        choices = chosen._summary()
+        for option, text in choices.items():
+            running.note(f"{option}: {text}")
+    n_steps = defaults.LOOK.n_steps if settings.n_steps is None else settings.n_steps
+    every = settings.record_every or max(1, n_steps // 20)
+    if settings.equal_mass:
+        targets = {name: data.balanced() for name, data in inputs.targets.items()}
+        inputs = replace(inputs, source=inputs.source.balanced(), targets=targets)
+    objects, resolved = build_objects(settings, inputs, running)
+    settings = replace(settings, n_steps=n_steps, record_every=every, **resolved)
+    objects["n_steps"] = n_steps
+    return Job(replace(config, settings=settings), directory, inputs, objects, choices)
+
+
+def choose(
+    settings: FlowSettings, source: ad.LabeledDataset, target: ad.LabeledDataset
+) -> tuple[FlowSettings, Any]:
+    """The settings with everything that is not given chosen from the data, and the choices."""
+    tables = {kind: getattr(settings, kind) or {} for kind in ("solver", "dynamics", "integrator")}
+    given = {kind: registry.make(kind, table) for kind, table in tables.items() if table}
+    tables["cost"] = {k.replace("-", "_"): v for k, v in (settings.cost or {}).items()}
+    cost = registry.make("cost", tables["cost"])
+    given |= {k: getattr(cost, k) for k in ("label", "label_weight") if k in tables["cost"]}
+    given |= {k: getattr(settings, k) for k in ("n_steps", "equal_mass", "memory_limit")}
+    chosen = ad.suggest(source, target, **given)
+    whole = {
+        kind: rundir.as_table(kind, getattr(chosen, kind)) | table for kind, table in tables.items()
+    }
+    whole |= {"n_steps": chosen.n_steps, "equal_mass": chosen.equal_mass, "functional": ("otdd",)}
+    return replace(settings, **whole), chosen
 
 
 def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
     """The source, the target and those of single terms, in the space of source and first target."""
     from advect.data.digest import digest
 
-    settings = running.read = config.settings
-    terms = [Term.parse(text) for text in settings.functional]
+    settings = config.settings
+    running.read = replace(settings, equal_mass=False)  # after the space, in ``prepare``
+    terms = [Term.parse(text) for text in settings.functional or ("otdd",)]
     references = {"": config.target} if config.target else {}
     references |= {term.target: term.target for term in terms if term.target}
     refuse_if(
@@ -150,7 +183,7 @@ def build_objects(
     cost = running.cost(settings.cost, *sets)
     solver = registry.make("solver", settings.solver or {}, tol=defaults.LOOK.tol)
     shared = {"cost": cost, "solver": solver, "memory_limit": settings.memory_limit}
-    energy = functional(settings.functional, inputs.source, inputs.targets, shared)
+    energy = functional(settings.functional or (), inputs.source, inputs.targets, shared)
     dynamics = registry.make("dynamics", settings.dynamics or {}, bounds=image_bounds(*sets))
     if "laws" in registry.parameters(type(dynamics)):
         dynamics = replace(dynamics, laws=dynamics.law_form(inputs.source.dim))
@@ -185,12 +218,11 @@ def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
         *([registry.make("stop", settings.stop)] if settings.stop else []),
     ]
     if not running.output.quiet:
-        callbacks.append(ad.Progress(settings.n_steps, "flow"))
+        callbacks.append(ad.Progress(job.objects["n_steps"], "flow"))
     _signals_as_interrupts()
     return ad.flow(
         job.inputs.source,
         **job.objects,
-        n_steps=settings.n_steps,
         callbacks=callbacks,
         generator=torch.Generator().manual_seed(settings.seed),
         resume=directory if resume else None,
@@ -224,7 +256,7 @@ class _Describe:
         config, inputs, directory = self.job.config, self.job.inputs, self.job.directory
         (directory / "result.json").unlink(missing_ok=True)
         environment = rundir.environment(config.settings, inputs.digests)
-        write_json(directory / "env.json", environment)
+        write_json(directory / "env.json", environment | {"choices": self.job.choices})
         write_atomically(directory / "config.toml", config.to_toml().encode())
         if inputs.space is not None:
             write_json(directory / "space.json", inputs.space.to_dict())
@@ -245,6 +277,7 @@ def _continue(job: Job, running: Session, report: bool) -> None:
             job.config.source if name == "source" else job.config.target,
             "Restore it, or start a new run.",
         )
+    job = replace(job, choices=rundir.entry(env, "choices", dict) or {})
     _finish(job, _run(job, running, resume=True), running, report)
 
 
@@ -274,7 +307,7 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
         page = write_page(story, job.config, directory)
     if result.status == "rose":
         running.unconverged.append(result.message)
-    running.finish(Facts(facts, facts.pop("notes")), report=page)
+    running.finish(Facts(facts, facts.pop("notes"), settings=job.choices), report=page)
     if result.status == "interrupted":
         say(f"continue with: advect resume {directory}")
         raise Exit(INTERRUPTED)
@@ -285,7 +318,6 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
 
 def _absolute(source: str, target: str | None, settings: FlowSettings) -> rundir.RunConfig:
     """A configuration that does not depend on the current directory."""
-    record_every = settings.record_every or max(1, settings.n_steps // 20)
-    settings = replace(settings, space=settings.space or None, record_every=record_every)
+    settings = replace(settings, space=settings.space or None)
     target = None if target is None else absolute_reference(target)
     return rundir.RunConfig(absolute_reference(source), target, settings)

@@ -47,7 +47,7 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
             "message": ended.get("message"),
             "source": config.source,
             "target": config.target,
-            "functional": list(config.settings.functional),
+            "functional": list(config.settings.functional or ()),
             "step": done,
             "n_steps": config.settings.n_steps,
             "first_value": curve[0]["value"] if curve else None,
@@ -59,7 +59,11 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
         }
         if (directory / "report.html").is_file():
             facts["report"] = directory / "report.html"
-        if done < config.settings.n_steps and status not in ("stopped", "diverged", "stalled"):
+        if done < (config.settings.n_steps or 0) and status not in (
+            "stopped",
+            "diverged",
+            "stalled",
+        ):
             facts["continue"] = f"advect resume {shlex.quote(str(directory))}"
         running.finish(Facts(facts, ended["notes"]))
 
@@ -139,10 +143,13 @@ def write_page(
     from advect.io.formats.guard import read_text
     from advect.report import write_report
 
+    choices = entry(read_json(directory / "env.json"), "choices", dict) or {}
+
     names = [*short_names([name for name in (config.source, config.target) if name]), "target"]
     story = dataclasses.replace(
         story,
         names=(names[0], names[1]),
+        setup={**story.setup, **choices},
         config=read_text(directory / "config.toml"),
         command=f"advect flow -c {shlex.quote(str(directory / 'config.toml'))} -o again",
     )

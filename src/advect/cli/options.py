@@ -12,8 +12,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from advect._util import defaults
-
 OBJECTS = Group("Methods", sort_key=2)
 OUTPUT = Group("Output", sort_key=3)
 HIDDEN = Parameter(show=False)  # listed by --help-all
@@ -111,17 +109,20 @@ class FlowSettings(Reading):
 
     Args:
         functional: A term of the objective, as in otdd, 0.1*norm or 'ball?centre=0,3&radius=2'.
-            Repeat the option for a sum.
+            Repeat the option for a sum. By default the flow moves toward the target, and options
+            that are not given are chosen from the data (advect suggest shows them).
         n_steps: Number of steps.
+        equal_mass: Give every class the same total weight.
         record_every: Record a frame every this many steps. The default gives about 20 frames.
         checkpoint_every: Write a checkpoint every this many steps.
     """
 
     functional: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True),
-    ] = ("otdd",)
-    n_steps: int = defaults.LOOK.n_steps
+    ] = None
+    n_steps: int | None = None
+    equal_mass: bool | None = None
     solver: Solver = None
     cost: Cost = None
     space: Space = None

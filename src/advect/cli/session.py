@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import advect as ad
@@ -48,9 +49,14 @@ class Facts(Result):
     """
 
     def __init__(
-        self, facts: Mapping[str, Any], notes: Iterable[Any] = (), tables: Sequence[Any] = ()
+        self,
+        facts: Mapping[str, Any],
+        notes: Iterable[Any] = (),
+        tables: Sequence[Any] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.facts, self.notes, self.tables = dict(facts), tuple(notes), list(tables)
+        self.settings = settings
 
     def _summary(self) -> dict[str, Any]:
         return {name: value for name, value in self.facts.items() if value not in (None, [], {})}

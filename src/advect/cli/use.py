@@ -15,7 +15,6 @@ import advect.registry as registry
 from advect._util import defaults
 from advect._util.atomic import atomic_directory, write_atomically
 from advect._util.checks import refuse_if
-from advect.cli.flow import image_bounds
 from advect.cli.options import (
     ASK,
     OUTPUT,
@@ -120,8 +119,8 @@ def transfer(
     out: Out,
     methods: tuple[str, ...] = ("calibrated", "shots", "source + borrowed"),
     flow: bool = True,
-    n_steps: int = defaults.FEW.n_steps,
-    step_size: float = defaults.FEW.step_size,
+    n_steps: int | None = None,
+    step_size: float | None = None,
     label_weight: float = defaults.FEW.label_weight,
     report: Report = True,
     run: Pair = PAIR,
@@ -136,8 +135,8 @@ def transfer(
         target: A few labeled samples.
         methods: Methods among which cross-validation chooses.
         flow: Also write the sets that the flow gives.
-        n_steps: Number of steps of the flow.
-        step_size: Flow time of a step.
+        n_steps: Number of steps of the flow. The default is chosen from the data.
+        step_size: Flow time of a step. The default is chosen from the data.
         label_weight: Weight of labels in the cost of the flow.
 
     Example:
@@ -155,7 +154,6 @@ def transfer(
             methods=methods,
             n_steps=n_steps,
             step_size=step_size,
-            bounds=image_bounds(data, few),
             label_weight=label_weight,
             seed=run.seed,
             progress=running.progress,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,13 @@ Bounds = tuple[float, float] | None
 
 
 class Dynamics(ABC):
-    """Base class of dynamics; ``FeatureDriven`` is the smallest example."""
+    """Base class of dynamics; ``FeatureDriven`` is the smallest example.
+
+    Attributes:
+        moves_laws: whether label laws move by themselves, so that label costs should compare them.
+    """
+
+    moves_laws: ClassVar[bool] = False
 
     @property
     def descends(self) -> bool:
@@ -106,6 +112,7 @@ class FeatureDriven(Dynamics):
 class _Joint(Dynamics):
     """Common parts of the joint dynamics: features and laws move, each by its own gradient."""
 
+    moves_laws = True
     laws: str | None
     bounds: Bounds
 

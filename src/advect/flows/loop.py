@@ -14,11 +14,14 @@ import torch
 
 from advect._util import defaults
 from advect._util.checks import check_count, check_kind
+from advect._util.memory import MemoryLimit
 from advect._util.result import Result
+from advect.cost.labels import LabelCost
 from advect.data.class_names import stored_name
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.callbacks import Callback, CallbackList
+from advect.flows.choices import Advice, suggest
 from advect.flows.dynamics import Dynamics
 from advect.flows.field import NonFiniteError
 from advect.flows.integrators import Integrator
@@ -33,34 +36,51 @@ from advect.flows.steps import (
 )
 from advect.functionals.base import Functional, State
 from advect.io.trajectory import Frame, Trajectory
+from advect.ot.solver import Solver
 from advect.transport import notes as transport_notes
 from advect.transport.notes import Note
 
 
 def flow(
     source: LabeledDataset,
-    functional: Functional,
+    functional: Functional | LabeledDataset,
     *,
     dynamics: Dynamics | None = None,
     integrator: Integrator | None = None,
     control: StepControl | None = None,
-    n_steps: int = defaults.LOOK.n_steps,
+    n_steps: int | None = None,
+    label: LabelCost | None = None,
+    label_weight: float | None = None,
+    solver: Solver | None = None,
+    equal_mass: bool | None = None,
+    memory_limit: MemoryLimit = None,
     callbacks: Sequence[Callback] = (),
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,
 ) -> FlowResult:
-    """Move a dataset down a functional for ``n_steps`` steps, or until a callback stops it.
+    """Move a dataset toward another one, or down any functional.
+
+    ``ad.flow(source, target)`` decreases ``OTDD(target)``. What is not given is chosen from the data, and
+    ``result.settings`` has every choice with its reason. Among the choices are equal masses of the
+    classes and, where both datasets have the same class names, a matching by name. ``ad.suggest``
+    shows the choices without running the flow.
+
+    ``ad.flow(source, ad.OTDD(target, …))`` is the explicit form, with the definition of the paper.
 
     Args:
         source: the dataset to start from.
-        functional: what to decrease, e.g. ``OTDD(target) + 0.1 * Potential(norm())``.
+        functional: a dataset to move toward, or what to decrease, e.g.
+            ``OTDD(target) + 0.1 * Potential(norm())``.
         dynamics: what moves: ``FeatureDriven()`` (default), ``JointFixedLabels()``,
             ``JointVariableLabels()``, ``JointTargets()``.
-        integrator: ``Euler(0.1)`` (default), ``Heun``, ``Momentum``, ``Adam``, ``Adagrad`` or
-            ``EulerMaruyama``.
+        integrator: ``Euler``, ``Heun``, ``Momentum``, ``Adam``, ``Adagrad`` or ``EulerMaruyama``. The
+            default is ``Euler(0.1)`` for a functional and chosen for a dataset.
         control: ``Backtracking()`` reduces a step until the value falls, ``FixedSteps()`` makes every
             step. The default is the first where velocities are gradients of a value without noise.
-        n_steps: total number of moves, including those before a resume.
+        n_steps: number of moves, including those before a resume. The flow ends earlier if a callback
+            stops it. The default is 100 for a functional and chosen for a dataset.
+        label, label_weight, solver, equal_mass, memory_limit: as for ``ad.suggest``, where the second
+            argument is a dataset. ``label=ad.Bures()`` compares class distributions instead of names.
         callbacks: functions of a ``Step``; a true answer stops the flow. See ``Recorder``,
             ``Checkpoint``, ``StopWhen``, ``Progress``, ``Metric``.
         generator: random numbers of stochastic integrators.
@@ -75,18 +95,35 @@ def flow(
         >>> generator = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(60, generator=generator)
         >>> target = ad.datasets.gaussians(60, shift=(5.0, 0.0), generator=generator)
-        >>> result = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20)
+        >>> result = ad.flow(source, target, n_steps=20)
         >>> result.status, result.values[-1] < 0.01 * result.values[0]
         ('completed', True)
+        >>> print(result.settings["equal_mass"])
+        no: class proportions are equal
+        >>> explicit = ad.flow(source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20)
+        >>> "equal_mass" in explicit.settings
+        False
     """
-    watchers = CallbackList(callbacks)
+    watchers, advice = CallbackList(callbacks), ()
+    parts: dict[str, Any] = {"dynamics": dynamics, "integrator": integrator, "n_steps": n_steps}
+    choices = {"label": label, "label_weight": label_weight, "solver": solver}
+    choices |= {"equal_mass": equal_mass, "memory_limit": memory_limit}
     try:
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         check_kind("source must be a LabeledDataset", source, LabeledDataset, remedy)
-        remedy = "Use ad.OTDD(target), or wrap v as ad.Potential(v)."
+        if isinstance(functional, LabeledDataset):
+            chosen = suggest(source, functional, **parts, **choices)
+            source, functional, advice = chosen.source, chosen.objective, chosen.advice
+            parts = {name: getattr(chosen, name) for name in parts}
+        elif any(value is not None for value in choices.values()):
+            given = ", ".join(name for name, value in choices.items() if value is not None)
+            remedy = "Pass them to ad.OTDD, or pass a dataset instead of a functional."
+            raise InputError("a functional has a cost and a solver of its own", given, remedy)
+        remedy = "Use a LabeledDataset, ad.OTDD(target), or wrap v as ad.Potential(v)."
         check_kind("a flow needs a Functional", functional, Functional, remedy)
+        n_steps = defaults.LOOK.n_steps if parts["n_steps"] is None else parts["n_steps"]
         n_steps = check_count("n_steps", n_steps, least=0)
-        dynamics, integrator = checked_parts(dynamics, integrator)
+        dynamics, integrator = checked_parts(parts["dynamics"], parts["integrator"])
         control = control or default_control(functional, dynamics, integrator)
         start = None if resume is None else _load_start(Path(resume), source, n_steps)
         # A resumed flow continues the curves of the checkpoint, and its states bit for bit.
@@ -118,6 +155,7 @@ def flow(
             metrics=watchers.metrics,
             functional=functional,
             **parts,
+            advice=advice,
             best=history.best,
             unconverged=history.converged.count(False),
             state=last.state,
@@ -220,6 +258,7 @@ class FlowResult(Result):
         trajectory: the recorded frames; without a ``Recorder`` the first state and the last.
         metrics: values of ``Metric`` callbacks, ``{name: [(index, value), …]}``.
         functional, dynamics, integrator, control: what was run.
+        advice: what was chosen from the data, with the reasons; empty for an explicit functional.
         best: the frame with the lowest value: ``best.dataset``, ``best.value``, ``best.index``.
         unconverged: number of steps in which a solver did not meet its tolerance.
         state: state of the functional after the last step, such as "epsilon" and "error".
@@ -249,6 +288,7 @@ class FlowResult(Result):
     dynamics: Dynamics
     integrator: Integrator
     control: StepControl
+    advice: tuple[Advice, ...]
     best: Frame | None
     unconverged: int
     state: State
@@ -284,9 +324,9 @@ class FlowResult(Result):
         if self.target is not None and "cost" in self.options:
             leaves_mass = "solver" in self.options and self.options["solver"].reach is not None
             cost = self.options["cost"]
-            observations += transport_notes.of_pair(
-                self.source, self.target, cost, leaves_mass=leaves_mass
-            )
+            pair = self.source, self.target
+            observations += transport_notes.of_pair(*pair, cost, leaves_mass=leaves_mass)
+            observations += transport_notes.of_matching(cost.fitted(*pair).between(*pair))
         for name, mass_left in self.state.items():
             if name.rpartition(".")[2] == "mass_left":
                 observations += transport_notes.of_reach(float(mass_left))
@@ -294,9 +334,10 @@ class FlowResult(Result):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What was run, as text."""
+        """What was run, as text; what was chosen from the data comes with the reason."""
         names = ("functional", "dynamics", "integrator", "control")
-        return {name: repr(getattr(self, name)) for name in names}
+        chosen = {option: f"{value}: {reason}" for option, value, reason in self.advice}
+        return {name: repr(getattr(self, name)) for name in names} | chosen
 
     def checked(self) -> FlowResult:
         """This result, or an error: Ctrl-C during the flow is raised again, divergence too."""

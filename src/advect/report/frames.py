@@ -242,4 +242,4 @@ def _setup(result: FlowResult) -> dict[str, str]:
     if result.functional is None:
         return {}
     options = {name: repr(value) for name, value in result.options.items() if value is not None}
-    return result.settings | {"functional": result.functional.name} | options
+    return options | result.settings | {"functional": result.functional.name}

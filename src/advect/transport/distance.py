@@ -32,6 +32,7 @@ from advect.transport.class_tables import class_distances, left_by_class, match_
 from advect.transport.notes import (
     Note,
     of_batches,
+    of_matching,
     of_pair,
     of_reach,
     of_soft_labels,
@@ -194,6 +195,7 @@ class Distance(Result):
             *(of_batches(self.divergence.standard_error) if sampled else ()),
             *(of_soft_labels(pair.labels.floor) if soft and pair.labels is not None else ()),
             *of_pair(self.source, self.target, self.cost, leaves_mass=leaves_mass),
+            *of_matching(pair),
         )
 
     def _solver_notes(self) -> list[Note]:

@@ -15,9 +15,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from advect.cost import GroundCost
-from advect.cost.names import unmatched_classes
+from advect.cost import GroundCost, PairCost
+from advect.cost.names import same_names, unmatched_classes
 from advect.data.dataset import LabeledDataset
+from advect.transport.matchings import Matchings
 from advect.transport.transport import rounding
 
 _RISE = 0.01  # of the whole fall: a last value that is higher above the lowest has risen
@@ -189,6 +190,32 @@ def of_pair(
     if cost.names_count:
         notes += _names(source, target)
     return notes + (_proportions(source, target) if cost.has_labels and not leaves_mass else [])
+
+
+def of_matching(pair: PairCost) -> list[Note]:
+    """Equal names that the best class matching does not follow, and a second matching as good as the best."""
+    if not pair.has_labels or pair.label_cost.names_count:
+        return []
+    found, notes = Matchings.of(pair), []
+    if found is None:
+        return []
+    names = found.by_names()
+    if same_names(pair.source, pair.target) and (moved := found.text(found.best, names)):
+        what = (
+            "Both datasets have the same class names, and the class matching does not follow "
+            f"them: {moved}."
+        )
+        remedy = "If equal names mean the same, use label=ad.ByName()."
+        notes.append(Note(what, remedy))
+    if found.is_within_noise(found.second):
+        one, other = found.text(found.best, found.second), found.text(found.second, found.best)
+        what = (
+            "The best class matching and the second best differ by no more than the noise of the "
+            f"samples: {one} or {other}."
+        )
+        remedy = "Use more samples, or label=ad.ByName() if equal names mean the same."
+        notes.append(Note(what, remedy))
+    return notes
 
 
 def _names(source: LabeledDataset, target: LabeledDataset) -> list[Note]:

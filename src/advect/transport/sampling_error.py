@@ -80,6 +80,26 @@ def energy_error(divergence: Divergence, pairs: Pairs) -> float:
     return math.sqrt(total)
 
 
+def class_cost_error(pair: PairCost, table: Tensor) -> float:
+    """The standard deviation of ⟨table, D⟩ over other draws of as many samples of each class, to first
+    order; D are the squared distances between class laws.
+    """
+    sides = [side._replace(x=side.x.detach().requires_grad_()) for side in pair.sides]
+    with torch.enable_grad():
+        distances = pair.label_cost(*sides).double()
+        total = (table.to(distances) * distances).sum()
+    if not total.requires_grad:  # laws that do not depend on samples
+        return 0.0
+    total.backward()
+    variance = 0.0
+    for side in sides:
+        if side.x.grad is not None:
+            rows, potential = side.weights > 0, _potential(side, side.x.grad.double())
+            weights = side.weights[rows].double()
+            variance += float(_variance(potential[rows], weights, side.y[rows]))
+    return math.sqrt(variance)
+
+
 def _unknown(sides: tuple[LabeledDataset, LabeledDataset], divergence: Divergence) -> str:
     """Why there is no first-order standard error; empty where there is one."""
     if divergence.sampled:

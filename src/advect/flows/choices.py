@@ -1,0 +1,259 @@
+"""Settings of a flow from one dataset to another, chosen from the data, each with its reason.
+
+Nothing is solved between samples: the rules look at sizes, class names and proportions, dimensions and
+the mean feature cost of some hundred samples. They were set on one half of five image datasets and
+tested on the other (docs/choosing-parameters.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from advect._util import defaults
+from advect._util.memory import as_bytes, readable
+from advect._util.result import Result, show
+from advect.cost import Bures, ByName, GroundCost, MeansOnly, NoLabels
+from advect.cost.ground import check_features
+from advect.cost.labels import LabelCost
+from advect.cost.names import same_names, spelled
+from advect.cost.targets import TargetValues
+from advect.data.dataset import LabeledDataset, has_classes
+from advect.data.laws.linalg import squared_distances
+from advect.flows.dynamics import Dynamics, FeatureDriven
+from advect.flows.integrators import Euler, Integrator
+from advect.functionals import OTDD
+from advect.ot.minibatch import MiniBatch
+from advect.ot.sinkhorn import Relative, Sinkhorn
+from advect.ot.solver import Solver
+from advect.spaces.images import brightness_range
+from advect.transport.matchings import names_contradicted
+from advect.transport.transport import check_dataset
+
+_LABEL_WEIGHT = 2.0  # classes stay together, and features still count
+_EPSILON = 0.03  # share of the mean feature cost, which does not depend on the label weight
+_STEP_SIZE, _N_STEPS = 0.5, 30
+_N_LOOKED_AT = 500  # samples
+_MAX_IMBALANCE = 0.02  # difference of class proportions
+_MAX_DENSE = 20_000  # samples above which mini-batches are used
+_BATCH = 2000
+_MAX_LAW_WORK = 2e11  # multiplications per step above which covariances are diagonal
+
+
+class Advice(NamedTuple):
+    """One choice: the option, its value as text, and the reason."""
+
+    option: str
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.value}: {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestion(Result):
+    """Settings of a flow, of ``ad.suggest``.
+
+    Attributes:
+        advice: every choice with its reason.
+        source, target: the datasets, with classes of equal mass if ``equal_mass``.
+        cost, solver, dynamics, integrator, n_steps: arguments of ``ad.OTDD`` and ``ad.flow``.
+        objective: the functional to decrease, ``ad.OTDD(target, cost=cost, solver=solver)``.
+    """
+
+    title = "Suggested settings of a flow"
+    advice: tuple[Advice, ...]
+    source: LabeledDataset = field(repr=False)
+    target: LabeledDataset = field(repr=False)
+    objective: OTDD = field(repr=False)
+    dynamics: Dynamics
+    integrator: Integrator
+    n_steps: int
+    equal_mass: bool
+
+    @property
+    def cost(self) -> GroundCost:
+        return self.objective.cost
+
+    @property
+    def solver(self) -> Solver:
+        return self.objective.solver
+
+    def _summary(self) -> dict[str, Any]:
+        return {choice.option: f"{choice.value}: {choice.reason}" for choice in self.advice}
+
+
+def suggest(
+    source: LabeledDataset,
+    target: LabeledDataset,
+    *,
+    label: LabelCost | None = None,
+    label_weight: float | None = None,
+    solver: Solver | None = None,
+    equal_mass: bool | None = None,
+    dynamics: Dynamics | None = None,
+    integrator: Integrator | None = None,
+    n_steps: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Suggestion:
+    """Show the settings that ``ad.flow(source, target)`` chooses, with their reasons, without running it.
+
+    Arguments that are given are not chosen. The choices are made for flows whose end is used by class.
+    For the definition of the paper, pass ``ad.OTDD(target)`` to ``ad.flow``.
+
+    Args:
+        source, target: labeled datasets in one feature space (``ad.harmonize``).
+        label: the label cost.
+        label_weight: weight of the label cost.
+        solver: solver of the transport problems.
+        equal_mass: whether every class gets the same mass.
+        dynamics, integrator, n_steps: as for ``ad.flow``.
+        memory_limit: bytes, or text like "2GiB", for a step; by default half of the free memory.
+
+    Example:
+        >>> import advect as ad
+        >>> source, target = ad.datasets.load("toy:gaussians?n=60"), ad.datasets.load("toy:moons?n=60")
+        >>> found = ad.suggest(source, target)
+        >>> found.n_steps, found.cost.label_weight
+        (30, 2.0)
+        >>> ad.suggest(source, target, n_steps=5).n_steps
+        5
+    """
+    check_features(check_dataset("source", source), check_dataset("target", target))
+    sides = [data.subset(data.weights > 0) for data in (source, target)]
+    advice = []
+
+    def choose(option: str, value: Any, rule: Any, *arguments: Any) -> Any:
+        """The given value, or that of a rule; with the reason."""
+        shown, reason = show(value), "given"
+        if value is None:
+            value, shown, reason = rule(*arguments)
+        advice.append(Advice(option, shown, reason))
+        return value
+
+    label = choose("cost.label", label, suggest_label, *sides, dynamics)
+    label_weight = choose("cost.label_weight", label_weight, _weight, label)
+    cost = GroundCost(label=label, label_weight=label_weight)
+    equal_mass = choose("equal_mass", equal_mass, suggest_mass, *sides, cost)
+    if equal_mass:
+        source, target = source.balanced(), target.balanced()
+    solver = choose("solver", solver, suggest_solver, *sides, memory_limit)
+    by_default = integrator is None
+    integrator = choose("integrator", integrator, _integrator)
+    n_steps = choose("n_steps", n_steps, _n_steps, by_default)
+    dynamics = choose("dynamics", dynamics, _dynamics, *sides)
+    objective = OTDD(target, cost=cost, solver=solver, memory_limit=memory_limit)
+    return Suggestion(
+        tuple(advice), source, target, objective, dynamics, integrator, n_steps, bool(equal_mass)
+    )
+
+
+def suggest_label(
+    source: LabeledDataset, target: LabeledDataset, dynamics: Dynamics | None = None
+) -> tuple[LabelCost, str, str]:
+    """The label cost as object and as text, with the reason."""
+    sides = (source, target)
+    if any(data.targets is not None and not has_classes(data) for data in sides):
+        sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
+        if len(sizes) == 1:
+            return TargetValues(), "TargetValues", "labels are numbers"
+        return NoLabels(), "NoLabels", "targets of both sides differ; only features are compared"
+    if not all(bool(data.labeled.all()) and has_classes(data) for data in sides):
+        why = "labels are missing, so classes may mix; ad.pseudo_labels makes classes of clusters"
+        return NoLabels(), "NoLabels", why
+    label, shown, reason = _by_distribution(source, target)
+    moving = dynamics is not None and dynamics.moves_laws
+    if moving or not same_names(source, target):
+        return label, shown, reason
+    names = [spelled(name) for name, count in source.counts.items() if count]
+    same = f"both sides have the same {len(names)} class names"
+    # Numbers may be arbitrary codes, so they do not count against clear evidence.
+    if all(map(str.isdecimal, names)) and names_contradicted(GroundCost(label=label), *sides):
+        why = f"{same}, but they are numbers that the class distributions contradict; label=ad.ByName() uses them"
+        return label, shown, f"{reason}; {why}"
+    return ByName(), "ByName", f"{same}; label=ad.Bures() compares class distributions instead"
+
+
+def _by_distribution(source: LabeledDataset, target: LabeledDataset) -> tuple[LabelCost, str, str]:
+    counts = sorted(count for data in (source, target) for count in data.counts.values() if count)
+    median, dim = counts[len(counts) // 2], source.dim
+    pairs = len(source.classes) * len(target.classes)
+    if median < 2:
+        return MeansOnly(), "MeansOnly", "classes of one sample have no covariance"
+    if pairs * min(dim, max(counts)) ** 3 > _MAX_LAW_WORK:
+        why = f"full covariances of {pairs} pairs of classes in {dim} dimensions take too long"
+        return Bures(diagonal=True), "Bures, diagonal", why
+    why = f"full covariances of {len(counts)} classes, {median} samples in the median"
+    return Bures(), "Bures", why
+
+
+def _weight(label: Any) -> tuple[float, str, str]:
+    if GroundCost(label=label).has_labels:
+        why = "keeps classes together; at 1 the distance of samples outweighs them"
+        return _LABEL_WEIGHT, f"{_LABEL_WEIGHT:g}", why
+    return defaults.LOOK.label_weight, "1", "classes are not compared"
+
+
+def suggest_mass(
+    source: LabeledDataset, target: LabeledDataset, cost: GroundCost
+) -> tuple[bool, str, str]:
+    """Whether classes should have equal mass, with the reason."""
+    if not cost.has_labels:
+        return False, "no", "classes are not compared"
+    masses = [[mass for mass in data.class_mass.tolist() if mass] for data in (source, target)]
+    if max(max(side) - min(side) for side in masses) <= _MAX_IMBALANCE:
+        return False, "no", "class proportions are equal"
+    low, high = min(map(min, masses)), max(map(max, masses))
+    why = f"class proportions go from {low:.1%} to {high:.1%}; excess mass would change its class"
+    return True, "yes", why
+
+
+def suggest_solver(
+    source: LabeledDataset, target: LabeledDataset, memory_limit: int | str | None = None
+) -> tuple[Solver, str, str]:
+    """The solver, with epsilon in units of the cost, with the reasons."""
+    n, m = len(source), len(target)
+    if max(n, m) > _MAX_DENSE:
+        why = f"batches of {_BATCH} for {n} × {m} samples, each with 1 % of its mean cost"
+        return MiniBatch(size=_BATCH), "MiniBatch", why
+    evenly = {"steps": _N_LOOKED_AT, "dtype": torch.float64}
+    x, y = (
+        data.x[torch.linspace(0, len(data) - 1, **evenly).long().unique()].double()
+        for data in (source, target)
+    )
+    # About both means: a shift between the datasets says nothing about their shapes.
+    mean = float(squared_distances(x - x.mean(dim=0), y - y.mean(dim=0)).mean()) / 2
+    epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
+    share = f"{_EPSILON:.0%} of the mean feature cost about both means, {mean:.3g}"
+    if not epsilon:
+        epsilon, share = Relative(defaults.LOOK.epsilon), "features do not vary"
+    need, room = 6 * n * m * source.x.element_size(), as_bytes(memory_limit)
+    fits = f"{n} × {m} samples fit into memory"
+    if need > room:
+        fits = f"in blocks, since {n} × {m} samples need {readable(need)} of {readable(room)}"
+    shown = f"Sinkhorn, epsilon {show(epsilon)}"
+    return Sinkhorn(epsilon, tol=defaults.LOOK.tol), shown, f"{share}; {fits}"
+
+
+def _integrator() -> tuple[Integrator, str, str]:
+    why = "only the end is used, and a step that raises the objective is shortened"
+    return Euler(_STEP_SIZE), f"Euler, step_size {_STEP_SIZE:g}", why
+
+
+def _n_steps(chosen_size: bool) -> tuple[int, str, str]:
+    if chosen_size:
+        why = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
+        return _N_STEPS, f"{_N_STEPS}", why
+    return defaults.LOOK.n_steps, f"{defaults.LOOK.n_steps}", "for a given integrator"
+
+
+def _dynamics(*sides: LabeledDataset) -> tuple[Dynamics, str, str]:
+    bounds = brightness_range(*((data.sample_shape, data.x) for data in sides))
+    if bounds is None:
+        return FeatureDriven(), "FeatureDriven, no bounds", "features have no known range"
+    low, high = bounds
+    shown = f"FeatureDriven, bounds {low:g} to {high:g}"
+    return FeatureDriven(bounds=bounds), shown, "the range of the images"
