@@ -20,7 +20,7 @@ theirs.to_csv(out / "theirs.csv", index=False)
 
 source = ad.datasets.load(f"csv:{out}/ours.csv?label=cultivar")
 target = ad.datasets.load(f"csv:{out}/theirs.csv?label=cultivar")
-space = ad.FeatureSpace.fit(source, target, scale="standardize")
+space = ad.FeatureSpace.fit(source, target, scale="pooled")
 a, b = space.apply(source), space.apply(target, side="target")
 result = ad.flow(a, ad.OTDD(b), integrator=ad.Euler(0.5), n_steps=10)
 moved = space.invert(result.dataset)

@@ -24,7 +24,7 @@ theirs = frame.iloc[1::2]
 
 load = {"label": "cultivar", "categorical": "onehot"}
 source, target = (ad.LabeledDataset.from_frame(part, **load) for part in (ours, theirs))
-space = ad.FeatureSpace.fit(source, target, scale="standardize")
+space = ad.FeatureSpace.fit(source, target, scale="pooled")
 a, b = space.apply(source), space.apply(target, side="target")
 result = ad.flow(a, ad.OTDD(b), integrator=ad.Euler(0.5), n_steps=10)
 moved = space.invert(result.dataset).to_pandas()

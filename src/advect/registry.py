@@ -193,13 +193,17 @@ def describe(kind: str, value: Any) -> dict[str, Any]:
     table: dict[str, Any] = {"name": name}
     for option in parameters(type(value)):
         argument: Any = getattr(value, option, None)
-        many = type(argument) in (tuple, list)
-        types = set(map(type, argument if many else [argument]))
         if option in _NAMES and (inner := describe(option, argument)):
             table[option] = _line(inner)
-        elif types <= ({int, float} if many else {bool, int, float, str}):
-            table[option] = list(argument) if many else argument
+        elif _is_plain(argument):
+            table[option] = list(argument) if type(argument) is tuple else argument
     return table
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(map(_is_plain, value))
+    return type(value) in (bool, int, float, str)
 
 
 def _line(table: Mapping[str, Any]) -> str:
@@ -210,5 +214,7 @@ def _line(table: Mapping[str, Any]) -> str:
 def as_text(value: Any) -> str:
     """A value of a TOML file as it would be typed."""
     if type(value) in (list, tuple):
-        return ",".join(map(as_text, value))
+        rows = any(type(part) in (list, tuple) for part in value)
+        parts = (quote(part) if type(part) is str else as_text(part) for part in value)
+        return (";" if rows else ",").join(parts)
     return str(value).lower() if value in (None, True, False) else str(value)

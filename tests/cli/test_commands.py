@@ -41,7 +41,7 @@ BAD = [
     ["distance", A, B, "--memory-limit", "much"],
     ["distance", A, B, "--space", "unit"],
     ["matrix", A],
-    ["matrix", A, B, "--space.scale", "standardize"],
+    ["matrix", A, B, "--space.scale", "pooled"],
     ["flow", A, B],
     ["flow", A, "-o", "run"],
     ["flow", "-o", "run"],

@@ -87,7 +87,7 @@ def run(empty):
     """A flow between tables whose categories differ, scaled."""
     pets(12).to_csv("a.csv", index=False)
     pets(15, 3000.0).replace({"town": {"Chur": "Genf"}}).to_csv("b.csv", index=False)
-    space = ["--space.scale", "standardize", "--no-report", "-o", "run"]
+    space = ["--space.scale", "pooled", "--no-report", "-o", "run"]
     cli("flow", SOURCE, TARGET, *space, "--n-steps", "4", "--integrator.step-size", "0.5")
     return empty / "run"
 
@@ -133,7 +133,7 @@ def test_the_way_back_in_python():
     first, second = (
         ad.LabeledDataset.from_frame(each, **options) for each in (pets(12), pets(9, 2))
     )
-    space = ad.FeatureSpace.fit(first, second, scale="standardize")
+    space = ad.FeatureSpace.fit(first, second, scale="pooled")
     again = ad.FeatureSpace.from_dict(json.loads(json.dumps(space.to_dict())))
     back = again.invert(again.apply(first)).to_pandas()
     same_table(pets(12), back, exact=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.datasets
 import torch
 from PIL import Image
 from sklearn.decomposition import PCA
@@ -18,6 +19,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.laws import Diagonal, Gaussians
 from advect.errors import InputError
 from advect.spaces import FeatureSpace, harmonize
+from advect.spaces.scaling import choose_scale
 
 
 def dataset(samples: torch.Tensor, **options) -> LabeledDataset:
@@ -45,7 +47,7 @@ def test_constant_features_are_only_centred(value: float) -> None:
     # the mean of 66 copies of 0.1 is not 0.1
     constant = torch.full((33, 1), value, dtype=torch.float64)
     a, b = (dataset(torch.cat([constant, random(33, 1, seed=seed)], 1)) for seed in (0, 1))
-    for data in harmonize(a, b, scale="standardize"):
+    for data in harmonize(a, b, scale="pooled"):
         assert bool((data.x[:, 0] == 0).all())
         assert data.x[:, 1].std() > 0.5
 
@@ -60,7 +62,7 @@ def test_unit_maps_each_dataset_by_its_own_range() -> None:
 def test_the_wider_dtype_wins_and_labels_and_weights_stay() -> None:
     a = LabeledDataset(random(4, 5, 5), list("dcba"), weights=[1, 2, 3, 4], classes=list("abcd"))
     b = dataset(random(3, 6, 6, dtype=torch.float64))
-    after, other = harmonize(a, b, scale="standardize")
+    after, other = harmonize(a, b, scale="pooled")
     assert after.x.dtype == after.weights.dtype == other.x.dtype == torch.float64
     assert after.classes == a.classes and after.labels == a.labels
     np.testing.assert_allclose(after.weights, [0.1, 0.2, 0.3, 0.4])
@@ -82,7 +84,7 @@ def test_what_cannot_be_harmonized_is_refused() -> None:
         (laws, plain, {}, "laws"),
         (vectors, plain, {"project": 4}, "project"),
         (few, vectors, {"project": 4}, "project"),
-        (vectors, plain, {"project": 2, "scale": "standardize-target"}, "scale"),
+        (vectors, plain, {"project": 2, "scale": "target"}, "scale"),
         (vectors, squares, {"project": 2, "size": 4}, "size"),
         (named(random(3, 3), "abc"), named(random(3, 4), "cdea"), {}, "'d', 'e' missing"),
     ]
@@ -112,12 +114,12 @@ def pairs() -> dict[str, tuple[LabeledDataset, LabeledDataset, dict[str, Any]]]:
         "shrunk": (colour, dataset(random(5, 6, 6, seed=1)), {"size": 8, "channels": "gray"}),
         "channels first": (images, wide, {"scale": "unit"}),
         "vectors": (plain, other, {}),
-        "standard": (images, small, {"scale": "standardize"}),
-        "by target": (plain, other, {"scale": "standardize-target"}),
+        "standard": (images, small, {"scale": "pooled"}),
+        "by target": (plain, other, {"scale": "target"}),
         "order": (first, second, {"scale": "unit"}),
         "common": (first, partly, {"columns": "common"}),
         "joint components": (plain, other, {"project": 2}),
-        "own components": (plain, dataset(wide.x[:, :9]), {"project": 3, "scale": "standardize"}),
+        "own components": (plain, dataset(wide.x[:, :9]), {"project": 3, "scale": "pooled"}),
     }
 
 
@@ -219,7 +221,7 @@ def test_resizing_is_that_of_pillow(before: tuple[int, int], after: tuple[int, i
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (16, 16, 1), (1, 16, 16), (16, 16, 3), (3, 16, 16)])
-@pytest.mark.parametrize("scale", [None, "unit", "standardize", "standardize-target"])
+@pytest.mark.parametrize("scale", [None, "unit", "each", "pooled", "target"])
 def test_enlarged_images_come_back(shape: tuple[int, ...], scale: str | None) -> None:
     """Images without any smoothness: nothing is lost when enlarging."""
     a, b = dataset(255 * random(5, *shape)), dataset(random(4, 28, 19, seed=1))
@@ -293,10 +295,10 @@ def test_values_of_a_category_that_a_side_lacks_are_zero() -> None:
 COATS = (["long", "short", "long"], ["curly", "long", "curly"])
 
 
-@pytest.mark.parametrize("scale", ["standardize", "standardize-target"])
+@pytest.mark.parametrize("scale", ["pooled", "target"])
 def test_new_samples_are_scaled_by_the_statistics_of_the_fit(scale: str) -> None:
     source, target, new = random(9, 4), 5 + 3 * random(8, 4, seed=1), 10 * random(3, 4, seed=2)
-    seen = target if scale == "standardize-target" else torch.cat([source, target])
+    seen = target if scale == "target" else torch.cat([source, target])
     expected = StandardScaler().fit(seen.double().numpy())
     weighted = dataset(source, weights=range(1, 10)), dataset(target, weights=range(8))
     space, rows = FeatureSpace.fit(*weighted, scale=scale), new.double().numpy()
@@ -309,7 +311,7 @@ def test_new_samples_are_scaled_by_the_statistics_of_the_fit(scale: str) -> None
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_deviations_neither_vanish_nor_overflow(size: float) -> None:
     x = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
-    scaled = harmonize(dataset(size * x), dataset(size * x), scale="standardize")[0]
+    scaled = harmonize(dataset(size * x), dataset(size * x), scale="pooled")[0]
     assert scaled.x.tolist() == x.tolist()
 
 
@@ -338,7 +340,7 @@ def test_one_space_is_projected_on_joint_components(shape: tuple[int, ...]) -> N
     ("first", "second"),
     [((6,), (5,)), ((4, 4), (16,)), ((5,), (3, 3, 3)), ((3, 2, 4, 5), (7,)), ("abcd", "abce")],
 )
-@pytest.mark.parametrize("scale", [None, "standardize"])
+@pytest.mark.parametrize("scale", [None, "pooled"])
 def test_other_spaces_are_projected_each_on_its_own_components(
     first, second, scale: str | None
 ) -> None:
@@ -393,3 +395,43 @@ def test_the_channel_axis_is_that_of_the_target(source, target, meet):
     assert back.sample_shape == source
     if max(source) == max(meet):  # nothing was resized
         torch.testing.assert_close(back.x, sides[0].x)
+
+
+class TestAutomaticScale:
+    table = torch.randn(200, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    table = table * torch.tensor([15.0, 40.0, 0.3]) + torch.tensor([60.0, 190.0, 1.0])
+    names = ("age", "cholesterol", "creatinine")
+
+    @pytest.mark.parametrize(
+        ("change", "scale", "why"),
+        [
+            ([1.0, 1.0, 1.0], "pooled", "different units"),
+            ([1.0, 1 / 38.67, 1.0], "each", "cholesterol"),  # mg/dL and mmol/L
+            ([1.0, 1.0, 88.4], "each", "creatinine"),
+        ],
+    )
+    def test_tables(self, change, scale, why):
+        first = LabeledDataset(self.table[::2], columns=self.names)
+        second = first.replace(x=self.table[1::2] * torch.tensor(change))
+        space = FeatureSpace.fit(first, second, scale="auto")
+        same = FeatureSpace.fit(first, second, scale=scale)
+        assert torch.equal(
+            space.apply(second, side="target").x, same.apply(second, side="target").x
+        )
+        *_, line = space.describe().splitlines()
+        assert line.startswith(f"scale {scale}") and why in line
+        assert FeatureSpace.from_dict(space.to_dict()).describe() == space.describe()
+
+    def test_each_standardises_each_side(self):
+        first, second = (dataset(self.table * size) for size in (1.0, 7.0))
+        for data in harmonize(first, second, scale="each"):
+            torch.testing.assert_close(data.x.mean(0), torch.zeros(3).to(data.x))
+            torch.testing.assert_close(data.x.std(0, correction=0), torch.ones(3).to(data.x))
+
+    @pytest.mark.parametrize("name", ["digits", "iris"])
+    def test_columns_that_share_a_unit_stay(self, name):
+        x = getattr(sklearn.datasets, f"load_{name}")().data
+        first, second = dataset(torch.from_numpy(x[::2])), dataset(torch.from_numpy(x[1::2]))
+        assert torch.equal(harmonize(first, second, scale="auto")[0].x, first.x)
+        gross = torch.cat([first.x, first.x.new_full((1, first.dim), 1e9)])  # one gross error
+        assert choose_scale(dataset(gross))[0] == "none"

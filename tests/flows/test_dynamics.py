@@ -284,6 +284,32 @@ class TestBounds:
         assert bounded.max() == 1
         assert ad.flow(source, energy, dynamics=dynamics(), **options).dataset.x.max() > 2
 
+    @pytest.mark.parametrize(
+        "integrator", [ad.Euler(0.5), ad.Adam(0.1), ad.EulerMaruyama(0.1, 0.1)]
+    )
+    @pytest.mark.parametrize(
+        "dynamics", [ad.FeatureDriven, ad.JointFixedLabels, ad.JointVariableLabels]
+    )
+    def test_fixed_columns_are_bit_identical_and_bounds_hold_per_column(self, dynamics, integrator):
+        source = labeled([6, 6], 3, 1).replace(columns=["age", "dose", "size"])
+        energy, low = ad.OTDD(labeled([5, 6], 3, 2, shift=4.0)), [None, -50.0, -50.0]
+        moves = dynamics(columns=["dose", 2], bounds=(low, torch.tensor([0.0, 2.5, 99.0])))
+        options = {"integrator": integrator, "generator": torch.Generator().manual_seed(0)}
+        moved = ad.flow(source, energy, dynamics=moves, n_steps=30, **options).dataset.x
+        assert torch.equal(moved[:, 0], source.x[:, 0])  # also where it is above its bound
+        assert moved[:, 1].max() == 2.5 and moved[:, 2].max() > 2.5
+
+    def test_bad_columns_and_bounds_are_refused(self):
+        source = labeled([5, 6], 3, 1)
+        for columns in (["dose"], [3], [-1]):
+            with pytest.raises(ad.InputError, match="positions below 3"):
+                ad.flow(source, STILL, dynamics=ad.FeatureDriven(columns=columns))
+        with pytest.raises(ad.InputError, match="each column"):
+            ad.flow(source, STILL, dynamics=ad.FeatureDriven(bounds=([0, 0], 1)))
+        for bounds in ((1, 0), ([0, 0], [1, 1, 1]), (0,), ("a", "b")):
+            with pytest.raises(ad.InputError, match="low < high"):
+                ad.FeatureDriven(bounds=bounds)
+
 
 class TestVariableLabels:
     source_centres = torch.tensor([[0.0, 0.0], [6.0, 0.0], [3.0, 5.0]], dtype=torch.float64)

@@ -132,7 +132,7 @@ class TestValue:
             lambda: sliced_otdd(labeled(9), labeled(9), 0): "n_projections",
             lambda: sliced_otdd(*[ad.LabeledDataset([[0.0]])] * 2): "needs a label",
             lambda: SlicedOTDD([[1.0]]): "LabeledDataset",
-            lambda: sliced_otdd(*huge): "standardize",
+            lambda: sliced_otdd(*huge): "pooled",
         }.items():
             with pytest.raises(ad.InputError, match=keyword):
                 call()

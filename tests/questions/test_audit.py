@@ -210,3 +210,11 @@ def test_without_leaves_the_rest():
     for rows, said in ((slice(None), "at least one"), ([6], "positions")):
         with pytest.raises(ad.InputError, match=said):
             data.without(rows)
+
+
+def test_flat_pixels_are_audited_as_images_are():
+    digits = ad.datasets.load("digits", n=300)
+    flat = ad.LabeledDataset(digits.x, digits.labels)
+    found = [ad.audit(data, progress=False) for data in (digits, flat)]
+    np.testing.assert_allclose(found[0].disagreement, found[1].disagreement)
+    assert "columns share a unit" in str(found[1]) and "pixels" in str(found[0])

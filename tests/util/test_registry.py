@@ -27,6 +27,12 @@ def test_an_object_is_described_as_it_was_made(kind, name):
         ("solver", "sinkhorn?epsilon=0.5&max_iter=9", ad.Sinkhorn(0.5, max_iter=9)),
         ("integrator", "euler?step_size=decay%3Ffirst=1%26half_life=2", None),
         ("dynamics", "fd?bounds=-inf,1", ad.FeatureDriven(bounds=(-np.inf, 1.0))),
+        (
+            "dynamics",
+            "jd-fl?bounds=0;1,2&columns=0,2",
+            ad.JointFixedLabels(bounds=(0, (1, 2)), columns=(0, 2)),
+        ),
+        ("dynamics", "fd?columns=a%2Cb,c", ad.FeatureDriven(columns=("a,b", "c"))),
         ("cost", {"label": "names?plus=bures", "label_weight": 2}, None),
     ],
 )

@@ -31,7 +31,7 @@ ours.loc[rose[::2], "colour"] = "dark"
 
 load = {"label": "cultivar", "categorical": "onehot"}
 source, target = (ad.LabeledDataset.from_frame(part, **load) for part in (ours, theirs))
-space = ad.FeatureSpace.fit(source, target, scale="standardize")
+space = ad.FeatureSpace.fit(source, target, scale="pooled")
 a, b = space.apply(source), space.apply(target, side="target")
 cost = ad.GroundCost(label=ad.ByName(plus=ad.Bures()))  # cultivars mean the same in both
 result = ad.flow(a, ad.OTDD(b, cost=cost), integrator=ad.Euler(0.5), n_steps=12)

@@ -54,8 +54,8 @@ def typed(text: str, annotation: str) -> Any:
     Example:
         >>> typed("3", "str"), typed("3", "str | int"), typed("3", "list[str | int]"), typed("3", "float | None")
         ('3', 3, [3], 3.0)
-        >>> typed("-inf,1", "tuple[float, float]")
-        (-inf, 1.0)
+        >>> typed("-inf,1", "tuple[float, float]"), typed("0,0;1,5", "Bounds")
+        ((-inf, 1.0), ([0.0, 0.0], [1.0, 5.0]))
     """
     if annotation.startswith(("list[", "Sequence[")):
         inner = annotation.partition("[")[2].partition("]")[0]
@@ -64,8 +64,9 @@ def typed(text: str, annotation: str) -> Any:
     if "None" in kinds and word in ("none", "null"):
         return None
     if "tuple[float, float]" in kinds or "Bounds" in kinds:
-        low, high = text.strip("[]()").split(",")
-        return float(low), float(high)
+        rows = text.strip("[]()").split(";" if ";" in text else ",")  # 0,0;1,5: by column
+        low, high = ([float(end) for end in row.split(",")] for row in rows)
+        return tuple(end if len(end) > 1 else end[0] for end in (low, high))
     if word in _WORDS and ("bool" in kinds or word.capitalize() in kinds):  # "str | False"
         return _WORDS[word]
     whole = unquote(text)

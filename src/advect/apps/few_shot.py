@@ -26,6 +26,7 @@ from advect.cost import GroundCost, MeansOnly
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import group_shares
 from advect.data.sampling import by_turns
+from advect.flows.dynamics import as_bounds, bounded
 
 _FLOOR = 0.1  # of the mean variance, added to all of W: unseen directions may vary
 _ALIKE = 0.5  # from this a on, classes do not vary as those of the source
@@ -59,8 +60,7 @@ def _borrowed(task: Task, **options: Any) -> LabeledDataset:
     """The few samples with residuals of the matched source classes."""
     generator = torch.Generator().manual_seed(task.seed)
     data = borrow(task.source, task.few.balanced(), task.n, generator, **options)
-    bounds = task.options.bounds
-    return data if bounds is None else data.replace(x=data.x.clamp(*bounds))
+    return data.replace(x=bounded(data.x, as_bounds(task.options.bounds)))
 
 
 def _calibrated(task: Task) -> LabeledDataset:

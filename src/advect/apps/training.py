@@ -24,7 +24,7 @@ from advect.cost.ground import check_features
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import memberships
-from advect.flows.dynamics import FeatureDriven, check_bounds
+from advect.flows.dynamics import Bounds, FeatureDriven, as_bounds
 from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
 from advect.functionals import OTDD
@@ -188,7 +188,7 @@ class FlowOptions:
     label_weight: float
     label: LabelCost
     solver: Solver | None = None
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds = None
     progress: Progress = None
     callbacks: Sequence[Callback] = ()
 
@@ -196,7 +196,7 @@ class FlowOptions:
         check_count("n_steps", self.n_steps)
         check_positive("step_size", self.step_size)
         check_non_negative("label_weight", self.label_weight)
-        check_bounds(self.bounds)
+        as_bounds(self.bounds)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def compare(
         sets = running.in_space(*map(running.load, names))
         result = ad.compare(
             *sets,
-            cost=running.cost(cost),
+            cost=None if cost is None else running.cost(cost),
             repeats=repeats,
             level=level,
             seed=run.seed,

@@ -201,7 +201,8 @@ def _in_one_space(
     from advect.spaces.feature_space import in_space_of_largest
 
     refuse_if(
-        {"project", "columns"} & space.keys() or space.get("scale") not in (None, "unit"),
+        {"project", "columns"} & space.keys()
+        or space.get("scale", "none") not in ("none", "each", "unit"),
         "several datasets cannot share a space that is fitted to two",
         "space.scale, space.project or space.columns",
         "Convert them first with advect data convert, or use space.size and space.channels.",

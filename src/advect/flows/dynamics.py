@@ -6,14 +6,17 @@ by masses: velocity = −gradient ÷ mass of the row. This is the only place whe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known
+from advect._util.checks import check_count, check_known, one_or_more, refuse_if
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
 from advect.data.dataset import LabeledDataset, require_labels
@@ -22,7 +25,7 @@ from advect.data.laws import Gaussians
 from advect.errors import InputError
 from advect.flows.law_motion import MOTIONS, LawMotion, Tensors
 
-Bounds = tuple[float, float] | None
+Bounds = tuple[float | Sequence[float] | None, float | Sequence[float] | None] | None
 
 
 class Dynamics(ABC):
@@ -64,8 +67,49 @@ class Dynamics(ABC):
         """The dataset after a displacement."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Features(Dynamics):
+    """Features that move, within bounds and in some columns."""
+
+    bounds: Bounds = None
+    columns: Sequence[str | int] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", as_bounds(self.bounds))
+        if self.columns is not None:
+            columns = [self.columns] if isinstance(self.columns, int) else self.columns
+            object.__setattr__(self, "columns", tuple(one_or_more(columns)))
+
+    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
+        velocity = {name: per_mass(value, rho.weights) for name, value in gradient.items()}
+        return velocity if self.columns is None else self.without_fixed(rho, velocity)
+
+    def without_fixed(self, rho: LabeledDataset, velocity: Tensors) -> Tensors:
+        """A velocity that is 0 in the columns that are held fixed."""
+        return velocity | {"x": velocity["x"].masked_fill(self.fixed(rho), 0)}
+
+    def moved(self, rho: LabeledDataset, displacement: Tensors) -> Tensor:
+        """The features after a displacement, within the bounds; fixed columns as they are."""
+        x = bounded(rho.x + displacement["x"], self.bounds)
+        return x if self.columns is None else torch.where(self.fixed(rho), rho.x, x)
+
+    def fixed(self, rho: LabeledDataset) -> Tensor:
+        """Which columns are held fixed, (d,)."""
+        names, fixed = rho.columns or (), torch.ones(rho.dim, dtype=torch.bool)
+        for column in self.columns or ():
+            at = names.index(str(column)) if str(column) in names else column
+            refuse_if(
+                not isinstance(at, int) or not 0 <= at < rho.dim,
+                f"columns must be names of features, or positions below {rho.dim}",
+                repr(column),
+                f"Columns: {', '.join(names[:8])}." if names else "Pass positions.",
+            )
+            fixed[at] = False
+        return fixed.to(rho.x.device)
+
+
 @dataclass(frozen=True)
-class FeatureDriven(Dynamics):
+class FeatureDriven(_Features):
     """fd: features move, labels stay, and label laws are estimated from the features at each step (algorithm 1).
 
     Laws that a dataset carries are ignored; ``JointFixedLabels`` starts from them.
@@ -74,20 +118,21 @@ class FeatureDriven(Dynamics):
         through_laws: differentiate through the estimated laws too, which gives the gradient of the
             energy. With False a particle moves along T(x) − x as if laws were fixed; the value may
             then rise, and a flow does not control its steps.
-        bounds: keep features in this range, for images.
+        bounds: keep features in this range, (low, high). Each end is a number, a number for each
+            column, or None if it is open.
+        columns: names or positions of the columns that move (a name takes precedence); by default
+            all. The others keep their values exactly.
 
     Example:
         >>> import advect as ad
-        >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
-        >>> list(ad.FeatureDriven().parameters(data))
-        ['x']
+        >>> data = ad.LabeledDataset([[0.0, 1.0], [1.0, 2.0]], ["a", "b"], columns=["age", "dose"])
+        >>> target = ad.LabeledDataset([[5.0, 5.0], [6.0, 6.0]], ["a", "b"], columns=["age", "dose"])
+        >>> dose = ad.FeatureDriven(columns=["dose"], bounds=(0.0, 4.0))
+        >>> ad.flow(data, ad.OTDD(target), dynamics=dose, n_steps=50).dataset.x.tolist()
+        [[0.0, 4.0], [1.0, 4.0]]
     """
 
     through_laws: bool = True
-    bounds: Bounds = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self.bounds)
 
     @property
     def descends(self) -> bool:
@@ -102,19 +147,15 @@ class FeatureDriven(Dynamics):
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
         return rho._replace(x=parameters["x"], fixed_laws=not self.through_laws)
 
-    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        return {"x": per_mass(gradient["x"], rho.weights)}
-
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
-        return rho._replace(x=bounded(rho.x + displacement["x"], self.bounds), fixed_laws=False)
+        return rho._replace(x=self.moved(rho, displacement), fixed_laws=False)
 
 
-class _Joint(Dynamics):
+class _Joint(_Features):
     """Common parts of the joint dynamics: features and laws move, each by its own gradient."""
 
     moves_laws = True
     laws: str | None
-    bounds: Bounds
 
     @abstractmethod
     def law_form(self, dim: int) -> str:
@@ -142,11 +183,12 @@ class _Joint(Dynamics):
         masses = {"x": rho.weights, "mean": law_mass}
         masses[motion.name] = laws.covariance.each_row(law_mass)
         velocity = {name: per_mass(part, masses[name]) for name, part in gradient.items()}
-        return motion.velocity(laws, velocity)
+        velocity = motion.velocity(laws, velocity)
+        return velocity if self.columns is None else self.without_fixed(rho, velocity)
 
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         law = self.motion(rho).move(_laws(rho), displacement)
-        return rho._replace(x=bounded(rho.x + displacement["x"], self.bounds), law=law)
+        return rho._replace(x=self.moved(rho, displacement), law=law)
 
 
 @dataclass(frozen=True)
@@ -162,7 +204,7 @@ class JointFixedLabels(_Joint):
             standard deviations. "euclidean" is the step of the paper, S + ΔS and the nearest
             positive semi-definite matrix; it is unstable for classes that are much tighter than
             those of the target.
-        bounds: keep features in this range.
+        bounds, columns: as in ``FeatureDriven``. Laws move in all columns.
 
     Example:
         >>> import advect as ad
@@ -172,10 +214,9 @@ class JointFixedLabels(_Joint):
     """
 
     laws: str | None = None
-    bounds: Bounds = None
 
     def __post_init__(self) -> None:
-        check_bounds(self.bounds)
+        super().__post_init__()
         if self.laws is not None:
             check_known("form of laws", self.laws, MOTIONS)
 
@@ -206,7 +247,7 @@ class JointVariableLabels(_Joint):
             ``JointFixedLabels``. By default "bures" up to 8 dimensions and "diagonal" beyond,
             where n full matrices would not fit.
         every: cluster at every so many steps.
-        bounds: keep features in this range.
+        bounds, columns: as in ``FeatureDriven``. Laws move in all columns.
 
     Example:
         >>> import advect as ad
@@ -218,10 +259,9 @@ class JointVariableLabels(_Joint):
     clustering: str | Any = "kmeans"
     laws: str | None = None
     every: int = 1
-    bounds: Bounds = None
 
     def __post_init__(self) -> None:
-        check_bounds(self.bounds)
+        super().__post_init__()
         check_count("every", self.every)
         as_clusterer(self.clustering)
         if self.laws is not None:
@@ -279,21 +319,36 @@ def per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
 
 def bounded(x: Tensor, bounds: Bounds) -> Tensor:
     """Features clipped to the bounds, if there are any."""
-    return x if bounds is None else x.clamp(*bounds)
+    if bounds is None:
+        return x
+    for end in bounds:
+        n = len(end) if isinstance(end, tuple) else x.shape[1]
+        what = f"bounds for each column must be {x.shape[1]} numbers"
+        refuse_if(n != x.shape[1], what, n, "Pass a number for all columns, or one for each.")
+    low, high = (torch.tensor(end, dtype=x.dtype, device=x.device) for end in bounds)
+    return x.clamp(low, high)
 
 
-def check_bounds(bounds: Bounds) -> None:
-    """Two numbers in their order, or None."""
-    if bounds is not None and not (
-        isinstance(bounds, (tuple, list)) and len(bounds) == 2 and bounds[0] < bounds[1]
-    ):
-        raise InputError(
-            "bounds must be (low, high) with low < high", bounds, "Images usually have (0.0, 1.0)."
-        )
+def as_bounds(bounds: Any) -> Bounds:
+    """(low, high) as numbers or tuples of a number for each column; an open end is infinite."""
+    if bounds is None:
+        return None
+    try:
+        ends = [np.asarray(end, dtype=float) for end in bounds]
+        pairs = zip(ends, (-math.inf, math.inf), strict=True)
+        low, high = (np.where(np.isnan(end), free, end) for end, free in pairs)
+        fits = bool((low < high).all())
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        what = "bounds must be (low, high) with low < high, each a number or one for each column"
+        raise InputError(what, bounds, "Images usually have (0.0, 1.0).")
+    low, high = (tuple(end.ravel().tolist()) if end.ndim else float(end) for end in (low, high))
+    return low, high
 
 
 @dataclass(frozen=True)
-class JointTargets(Dynamics):
+class JointTargets(_Features):
     """jd-y: features and continuous targets move, each by its own gradient.
 
     Under ``TargetValues`` a pair (x, y) moves along (T(x) − x, T(y) − y). Labels stay. Targets move in a
@@ -302,7 +357,7 @@ class JointTargets(Dynamics):
     the source, 1 where either does not vary.
 
     Args:
-        bounds: keep features in this range.
+        bounds, columns: as in ``FeatureDriven``; targets are not bounded.
 
     Example:
         >>> import advect as ad
@@ -313,11 +368,6 @@ class JointTargets(Dynamics):
         >>> result.dataset.x.flatten().tolist(), result.dataset.targets.flatten().round().tolist()
         ([2.5, 3.5], [40.0, 60.0])
     """
-
-    bounds: Bounds = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self.bounds)
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
         targets = require_targets(data, "a flow of targets")
@@ -341,13 +391,10 @@ class JointTargets(Dynamics):
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
         return rho._replace(x=parameters["x"], targets=parameters["targets"] * _unit(rho))
 
-    def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
-        return {name: per_mass(value, rho.weights) for name, value in gradient.items()}
-
     def move(self, rho: LabeledDataset, displacement: Tensors, step: int) -> LabeledDataset:
         targets = require_targets(rho, "a flow of targets")
         targets = targets + displacement["targets"] * _unit(rho)
-        return rho._replace(x=bounded(rho.x + displacement["x"], self.bounds), targets=targets)
+        return rho._replace(x=self.moved(rho, displacement), targets=targets)
 
 
 def _unit(rho: LabeledDataset) -> Tensor:

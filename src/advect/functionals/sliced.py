@@ -89,7 +89,7 @@ def sliced_otdd(
         raise InputError(
             "a sliced distance must be finite",
             f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
-            'Standardize the features: ad.harmonize(source, target, scale="standardize").',
+            'Standardize the features: ad.harmonize(source, target, scale="pooled").',
         )
     return SlicedDistance(max(energy, 0.0), error, len(values))
 

@@ -33,7 +33,7 @@ from advect.ot.plan import Index
 from advect.ot.sinkhorn import Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
 from advect.questions.shared import class_codes, class_names, joined_features, nearest
-from advect.spaces.images import layout
+from advect.spaces.scaling import choose_scale
 from advect.transport.transport import check_dataset
 
 _EPSILON = 0.1  # times the median cost
@@ -75,9 +75,9 @@ def audit(
         data: the dataset. Samples without a label do not vote, and get a proposed label.
         reference: trusted samples in the same feature space (``ad.harmonize``). Classes and class
             proportions may differ.
-        embedding: representation in which distances are computed. ``"auto"``: images as they are,
-            columns of tables divided by their deviations. None: features as they are. Otherwise as
-            in ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
+        embedding: representation in which distances are computed. ``"auto"``: features as they are
+            if they are images or share a unit, otherwise columns divided by their deviations
+            (``harmonize(scale="auto")``). None: features as they are. Otherwise as in ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
         seed: seed of a random embedding.
         progress: None shows slow progress, False is silent, a function gets (done, total).
 
@@ -98,7 +98,7 @@ def audit(
     sets = [data] if reference is None else [data, reference]
     _check(sets)
     names = class_names(*sets)
-    sides = _sides(sets, names, embedding, check_count("seed", seed, least=0))
+    sides, scale = _sides(sets, names, embedding, check_count("seed", seed, least=0))
     side, trusted = sides[0], sides[-1]
     transports, votes, fits = [], [], []
     with track(len(sides), "auditing", progress) as advance:
@@ -141,6 +141,7 @@ def audit(
         gap=gap,
         settings={
             "embedding": embedding if isinstance(embedding, str) else type(embedding).__name__,
+            "scale": scale,
             "compared with": "the other samples" if reference is None else "the reference",
             "epsilon": f"{_EPSILON:.0%} of the median cost",
         },
@@ -358,11 +359,12 @@ def _check(sets: list[LabeledDataset]) -> None:
 
 def _sides(
     sets: list[LabeledDataset], names: tuple[Hashable, ...], embedding: Embedded, seed: int
-) -> list[Side]:
-    """The datasets as points of one space."""
+) -> tuple[list[Side], str]:
+    """The datasets as points of one space, and how its columns are scaled."""
     joined, is_auto = joined_features(*sets), embedding == "auto"
     rows = points_of(joined, None if is_auto else embedding, seed)
-    if is_auto and layout(joined.sample_shape) is None:
+    scale, reason = choose_scale(joined) if is_auto else ("none", "as the embedding gives them")
+    if scale == "pooled":
         rows = _scaled_columns(rows)
     points = torch.from_numpy(np.ascontiguousarray(of_order_one(rows)))
     if points.shape[1] > len(points):  # as few coordinates as the points need
@@ -372,7 +374,8 @@ def _sides(
     masses = torch.cat([data.weights.detach().cpu().double() for data in sets])
     columns = points, points @ _whitening(points, codes, len(names)), codes, masses
     parts = [column.split([len(data) for data in sets]) for column in columns]
-    return [Side(x, white, y, mass, len(names)) for x, white, y, mass in zip(*parts, strict=True)]
+    sides = [Side(x, white, y, mass, len(names)) for x, white, y, mass in zip(*parts, strict=True)]
+    return sides, f"{scale} ({reason})"
 
 
 def _scaled_columns(points: np.ndarray) -> np.ndarray:

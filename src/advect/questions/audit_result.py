@@ -139,7 +139,8 @@ class Audit(Result):
     def _summary(self) -> dict[str, Any]:
         rows = {"labels in doubt": self.wrong, "outliers": self.odd, "copies": self.copies}
         rows |= {} if self.reference is None else {"missing": self.missing}
-        return {"samples": len(self.data), **{name: len(which) for name, which in rows.items()}}
+        counts = {name: len(which) for name, which in rows.items()}
+        return {"samples": len(self.data), **counts, "scale": self.settings.get("scale")}
 
     def _tables(self) -> list[Table]:
         columns = ["row", "label", "suspect", "proposed", "disagreement", "misfit", "twin"]

@@ -49,6 +49,8 @@ from advect.questions.shared import (
     nearest,
     weighted_quantile,
 )
+from advect.spaces.scaling import choose_scale
+from advect.spaces.steps import Scale
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
 
@@ -84,7 +86,9 @@ def compare(
         real: real samples, on which the generator was trained. Classes may be missing on a side.
         held_out: real samples that the generator has not seen; by default each real sample in turn.
         cost: ground cost of the joint distance. All columns are computed in its feature space; use
-            ``ad.GroundCost(feature=ad.Embedding(network))`` for photographs.
+            ``ad.GroundCost(feature=ad.Embedding(network))`` for photographs. By default Euclidean
+            features, standardised by the real data if their columns have different units
+            (``harmonize(scale="auto")``).
         repeats: number of draws, at least two.
         max_samples: maximal number of samples of a draw, for each class and for the joint distance.
         level: probability of a false alarm in a column, for fresh real samples.
@@ -108,8 +112,10 @@ def compare(
     rng = np.random.default_rng(check_count("seed", seed, least=0))
     check_level(level)
     ground = check_cost(cost) or GroundCost()
-    sets = {"real": real, "synthetic": synthetic}
-    sides, fitted = _sides(sets | ({"held_out": held_out} if held_out is not None else {}), ground)
+    sets = {"real": check_dataset("real", real), "synthetic": synthetic}
+    sets |= {} if held_out is None else {"held_out": held_out}
+    scale, reason = choose_scale(real) if cost is None else ("none", "the cost is given")
+    sides, fitted = _sides(sets, ground, scale)
     fake, true, names = sides["synthetic"], sides["real"], sides["real"].data.classes
     size = _half_size(len(fake.codes), len(true.codes), max_samples)
     joint, split = [], []
@@ -152,6 +158,7 @@ def compare(
             "held out": "one real sample at a time" if held_out is None else len(held_out),
             "level": level,
             "seed": seed,
+            "scale": f"{scale} ({reason})",
             "features": type(ground.feature_cost).__name__,
         },
     )
@@ -196,7 +203,7 @@ class _Side:
 
 
 def _sides(
-    sets: dict[str, LabeledDataset], cost: GroundCost
+    sets: dict[str, LabeledDataset], cost: GroundCost, scale: str
 ) -> tuple[dict[str, _Side], GroundCost]:
     """The datasets in the feature space of the cost, and the cost between embedded samples."""
     for name, data in sets.items():
@@ -205,6 +212,9 @@ def _sides(
         if cost.feature_cost.one_space:
             check_features(data, sets["real"])
         sets[name] = data.replace(x=data.x.detach(), law=None, law_index=None)
+    if scale == "pooled":
+        step = Scale.fit("pooled", sets["real"].x)
+        sets = {name: data.replace(x=step.apply(data.x)) for name, data in sets.items()}
     n_weighted = int((sets["real"].weights > 0).sum())
     what = "real must have at least two samples with weight"
     refuse_if(n_weighted <= 1, what, n_weighted, "Add real samples.")

@@ -186,7 +186,8 @@ class Compared(Result):
 
     def _summary(self) -> dict[str, Any]:
         sizes = {"synthetic samples": len(self.synthetic), "real samples": len(self.real)}
-        return {**sizes, "beyond the floor": ", ".join(self.beyond) or "none"}
+        beyond = ", ".join(self.beyond) or "none"
+        return {**sizes, "beyond the floor": beyond, "scale": self.settings.get("scale")}
 
     def _tables(self) -> list[Table]:
         columns = self.columns.values()

@@ -18,6 +18,7 @@ from advect.data.dataset import LabeledDataset
 from advect.questions import permutations as perm
 from advect.questions.permutations import DriftTest
 from advect.questions.shared import check_level, class_codes, class_names, joined_features
+from advect.spaces.scaling import choose_scale
 from advect.transport.transport import check_dataset
 
 QUESTIONS = {
@@ -61,7 +62,8 @@ def drift(
         window: as many or fewer samples; labels may be missing.
         level: probability of finding a drift if there is none.
         embedding: representation in which distances are computed, as in ``ad.pseudo_labels``.
-            ``"auto"``: up to 50 principal components of images; standardized columns of tables.
+            ``"auto"``: up to 50 principal components, of standardized columns if these have different
+            units (``harmonize(scale="auto")``).
         n_permutations: number of permutations of each test.
         max_samples: maximal number of samples of each side; more are subsampled.
         seed: seed of permutations and subsamples.
@@ -99,8 +101,10 @@ def drift(
     labeled_rows = rows if (codes >= 0).all() else labeled_rows
     has_labels = len(np.unique(is_window[labeled_rows])) == 2
     data, rng = joined_features(reference, window), np.random.default_rng(seed)
-    if embedding == "auto" and len(data.sample_shape) < 2:
-        embedding = "standardized"
+    scale, reason = "none", "as the embedding gives them"
+    if embedding == "auto":
+        scale, reason = choose_scale(data)
+        embedding = "standardized" if scale == "pooled" else "auto"
     with track(n_permutations * (3 if has_labels else 1), "permutations", progress) as advance:
 
         def pool_of(rows: np.ndarray) -> perm.Pool:
@@ -123,7 +127,8 @@ def drift(
         classes=_class_drifts(codes, is_window, names, by_class),
         level=level,
         notes=_notes(sides, level, max_samples),
-        settings={"permutations": n_permutations, "max_samples": max_samples, "seed": seed},
+        settings={"permutations": n_permutations, "max_samples": max_samples, "seed": seed}
+        | {"scale": f"{scale} ({reason})"},
     )
 
 
@@ -254,6 +259,7 @@ class Drift(Result):
             "drifted": self.drifted,
             "level": self.level,
             "found": self.found,
+            "scale": self.settings.get("scale"),
             "changed_classes": self.changed_classes,
             "changed_shares": self.changed_shares,
         }

@@ -97,6 +97,7 @@ class FeatureSpace:
     dtype: torch.dtype
     _source: Side
     _target: Side
+    _reason: str = ""  # of an automatic scale
 
     @classmethod
     def fit(
@@ -124,12 +125,12 @@ class FeatureSpace:
         )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         sets = source.to(dtype=dtype), target.to(dtype=dtype)
-        steps, shape, names = fit_steps(sets, size, channels, columns, scale, project)
+        steps, shape, names, reason = fit_steps(sets, size, channels, columns, scale, project)
         sides = (
             Side(data.sample_shape, data.columns, tuple(side), data.x.dtype, data.table)
             for data, side in zip((source, target), steps, strict=True)
         )
-        return cls(shape, names, dtype, *sides)
+        return cls(shape, names, dtype, *sides, reason)
 
     def apply(self, data: Samples, side: str = "source") -> Samples:
         """Map samples of one side, old or new, to the common space.
@@ -186,13 +187,14 @@ class FeatureSpace:
         return tuple(name for step in self._side(side).steps for name in step.dropped)
 
     def describe(self) -> str:
-        """The steps of each side, in three lines."""
+        """The steps of each side in three lines, and a line for an automatic scale."""
         lines = []
         for side in ("source", "target"):
             steps = "; ".join(step.describe() for step in self._side(side).steps)
             lines.append(f"{side} {self.shape_of(side)}: {steps or 'unchanged'}")
         names = f", columns {listed(self.columns)}" if self.columns else ""
-        return "\n".join([*lines, f"common {self.sample_shape}{names}, {str(self.dtype)[6:]}"])
+        lines.append(f"common {self.sample_shape}{names}, {str(self.dtype)[6:]}")
+        return "\n".join([*lines, self._reason] if self._reason else lines)
 
     def __repr__(self) -> str:
         sides = f"source={self._source.shape}, target={self._target.shape}"
@@ -216,6 +218,7 @@ class FeatureSpace:
             "columns": self.columns and list(self.columns),
             "source": self._source.to_dict(),
             "target": self._target.to_dict(),
+            "reason": self._reason,
         }
         return facts | {"digest": _digest(facts)}
 
@@ -229,6 +232,7 @@ class FeatureSpace:
                 raise ValueError("another version or changed content")
             common = *_shape_and_columns(facts), _DTYPES[facts["dtype"]]
             source, target = (Side.from_dict(facts[side]) for side in ("source", "target"))
+            reason = str(facts.get("reason", ""))
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as e:
@@ -237,7 +241,7 @@ class FeatureSpace:
                 f"{type(e).__name__}: {e!s:.200}",
                 "Pass the result of FeatureSpace.to_dict, or fit the space again.",
             ) from None
-        return cls(*common, source, target)
+        return cls(*common, source, target, reason)
 
     def _side(self, side: str) -> Side:
         check_known("side", side, ("source", "target"))
@@ -317,16 +321,20 @@ def harmonize(
         source: a dataset of images or vectors.
         target: another one, on the same device.
         *more: further ones. Images get the size and channels of the largest. Options that are
-            estimated from two datasets (columns, project, scale except "unit") are not available.
+            estimated from two datasets (columns, project, scale except "each" and "unit") are not
+            available.
         size: side or (height, width) of images; by default the larger height and width. Resizing
             is bilinear and antialiased.
         channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"``, or None: rgb if either is.
         columns: None for an error if the columns differ, ``"common"`` to keep the shared ones. A
             value of a category (``coat=long``) that a side lacks is 0 there.
-        scale: ``"unit"`` maps each dataset to [0, 1] by its own range; ``"standardize"`` subtracts
-            the mean of each feature over both datasets and divides by its standard deviation;
-            ``"standardize-target"`` uses the statistics of the target. Weights are ignored, and
-            constant features are only centred.
+        scale: ``"each"`` standardises each dataset by itself (mean 0 and deviation 1 in each column),
+            for other instruments or units; ``"pooled"`` by the statistics of both, for columns with
+            different units; ``"target"`` by those of the target. ``"unit"`` maps each dataset to
+            [0, 1] by its own range. ``"auto"`` keeps images and columns that share a unit, otherwise
+            chooses "each" if a column changes its unit between the datasets and "pooled" if not;
+            ``FeatureSpace.describe`` says why. None and ``"none"`` change nothing. Weights are
+            ignored, and constant features are only centred.
         project: number of principal components to keep, of both datasets together. If the features
             differ (other dimensions, images with vectors, other columns), each side is projected to
             its own components; then only the geometry within each dataset is meaningful.
@@ -352,9 +360,11 @@ def harmonize(
     if not more:
         space = FeatureSpace.fit(source, target, **options, columns=columns, project=project)
         return space.apply(source), space.apply(target, side="target")
-    what = "more than two datasets can only be resized or scaled to [0, 1]"
-    remedy = 'Use size, channels or scale="unit", or harmonize pairs.'
-    pairs_only = scale not in (None, "unit") or project is not None or columns is not None
+    what = "more than two datasets can only be resized or scaled one by one"
+    remedy = 'Use size, channels, scale="each" or scale="unit", or harmonize pairs.'
+    pairs_only = (
+        scale not in (None, "none", "each", "unit") or project is not None or columns is not None
+    )
     refuse_if(pairs_only, what, "scale, project or columns", remedy)
     sets = [source, target, *more]
     if len({data.sample_shape for data in sets}) == 1 and not any(options.values()):

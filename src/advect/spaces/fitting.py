@@ -13,6 +13,7 @@ from advect._util.checks import check_count, check_known, check_sides, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.spaces.images import Pixels, image_shape, layout
+from advect.spaces.scaling import PIXELS, scale_of
 from advect.spaces.steps import (
     SCALES,
     Columns,
@@ -37,26 +38,32 @@ def fit_steps(
     columns: str | None,
     scale: str | None,
     project: int | None,
-) -> tuple[Steps, tuple[int, ...], Names]:
-    """The steps of both sides, and the shape and columns of the space; see ``harmonize``."""
+) -> tuple[Steps, tuple[int, ...], Names, str]:
+    """The steps of both sides, the shape and columns of the space, and the reason of an automatic
+    scale; see ``harmonize``.
+    """
     for name, value in {"channels": channels, "columns": columns, "scale": scale}.items():
         check_known(name, _KNOWN[name][0] if value is None else value, _KNOWN[name])
     check_count("project", 1 if project is None else project)
     steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project)
-    what = 'scale="standardize-target" needs the same features on both sides'
-    refuse_if(not shared and scale == SCALES[1], what, "others", 'Pass scale="standardize".')
-    if scale is None and project is None:
-        return steps, shape, names
+    what = 'scale="target" needs the same features on both sides'
+    refuse_if(not shared and scale == "target", what, "others", 'Pass scale="each".')
+    if scale in (None, "none") and project is None:
+        return steps, shape, names, ""
     x = [applied(side, data.x.detach()) for side, data in zip(steps, sets, strict=True)]
-    if scale is not None:
-        fitted_to = [x[1], x[1]] if scale == "standardize-target" else x
-        scales = _fit_both(partial(Scale.fit, scale), fitted_to, shared and scale == "standardize")
+    reason = ""
+    if scale == "auto":
+        is_image = shared and layout(shape) is not None
+        scale, reason = ("none", PIXELS) if is_image else scale_of(x, names)
+    if scale not in (None, "none"):
+        fitted_to = [x[1], x[1]] if scale == "target" else x
+        scales = _fit_both(partial(Scale.fit, scale), fitted_to, shared and scale == "pooled")
         _append(steps, *scales)
         x = [step.apply(part) for step, part in zip(scales, x, strict=True)]
     if project is not None:
         _append(steps, *_fit_both(partial(Projection.fit, project), x, shared))
         shape, names = (project,), None
-    return steps, shape, names
+    return steps, shape, names, reason and f"scale {scale}: {reason}"
 
 
 def _append(steps: Steps, *pair: Step) -> None:

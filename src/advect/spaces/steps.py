@@ -19,7 +19,7 @@ from advect._util.checks import check_finite, refuse_if
 from advect.data.laws.linalg import principal_axes
 
 Names = tuple[str, ...] | None
-SCALES = ("standardize", "standardize-target", "unit")
+SCALES = ("none", "auto", "each", "pooled", "target", "unit")
 
 
 @dataclass(frozen=True, eq=False)
