@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from advect import registry
 from advect._util import defaults
 from advect._util.checks import check_methods
-from advect.cost import Bures, GroundCost, NoLabels
+from advect.cost import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
+from advect.flows.choices import suggest
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Euler
 from advect.flows.loop import flow
-from advect.functionals.otdd import OTDD
 from advect.maps import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
 
@@ -31,11 +31,16 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     last states; ``transform(X)`` applies the map. Labels are used where both sides have them. Without
     a target it is the identity. In a pipeline, pass the target as ``name__Xt`` and ``name__yt``.
 
+    Options that are None are chosen from the data, as in ``ad.flow(source, target)``: among others,
+    every class gets the same mass if class proportions differ, and classes are matched by name if
+    both sides have the same names.
+
     Args:
         n_steps, step_size: explicit Euler steps of the flow.
         label_weight: weight of the label cost.
-        epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean; None
-            for 1 % of the mean.
+        epsilon: of the transport, in units of the cost, or ``ad.Relative(share)`` of its mean.
+        label: the label cost; ``ad.Bures()`` compares class distributions instead of names.
+        equal_mass: whether every class gets the same mass.
         map: "entropic", "nearest?k=3", "neural", a name of ``ad.register``, or a map of ``ad.maps``.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
         random_state: seed of a neural map.
@@ -43,6 +48,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes:
         flowed_: the fitted samples at the end of the flow, (n, d).
         map_: the fitted map; its ``transform`` also takes labels.
+        settings_: what was chosen, with the reasons.
 
     Example:
         >>> import numpy as np, advect as ad
@@ -61,6 +67,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         step_size: float = defaults.USE.step_size,
         label_weight: float = defaults.USE.label_weight,
         epsilon: float | Relative | None = None,
+        label: LabelCost | None = None,
+        equal_mass: bool | None = None,
         map: str | Map = "entropic",
         dynamics: str | Dynamics = "fd",
         random_state: int | np.random.RandomState | None = 0,
@@ -69,6 +77,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.step_size = step_size
         self.label_weight = label_weight
         self.epsilon = epsilon
+        self.label = label
+        self.equal_mass = equal_mass
         self.map = map
         self.dynamics = dynamics
         self.random_state = random_state
@@ -91,19 +101,35 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         labeled = y is not None and (identity or yt is not None)
         first = LabeledDataset(samples, _labels(y) if labeled else None)
         last = first if identity else LabeledDataset(target, _labels(yt) if labeled else None)
-        share = Relative(defaults.USE.epsilon)
-        solver = Sinkhorn(share if self.epsilon is None else self.epsilon, tol=defaults.USE.tol)
-        cost = GroundCost(label=Bures() if labeled else NoLabels(), label_weight=self.label_weight)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        options = {"epsilon": solver.epsilon, "seed": seed}
-        options["label_weight"] = self.label_weight if labeled else 0.0
-        fitted: Map = _chosen("map", self.map, ("fit", "transform"), **options)
         dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
-        flowed = first
+        share = Relative(defaults.LOOK.epsilon) if self.epsilon is None else self.epsilon
+        chosen = suggest(
+            first,
+            last,
+            n_steps=self.n_steps,
+            integrator=Euler(self.step_size),
+            dynamics=dynamics,
+            label=self.label,
+            label_weight=self.label_weight,
+            equal_mass=self.equal_mass,
+            solver=None if self.epsilon is None else Sinkhorn(share, tol=defaults.USE.tol),
+        )
+        first = flowed = chosen.source
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        weight = self.label_weight if labeled else 0.0
+        fitted: Map = _chosen(
+            "map", self.map, ("fit", "transform"), epsilon=share, seed=seed, label_weight=weight
+        )
         if not identity:
-            steps = {"integrator": Euler(self.step_size), "n_steps": self.n_steps}
-            objective = OTDD(last, cost=cost, solver=solver)
-            flowed = flow(first, objective, dynamics=dynamics, **steps).checked().dataset
+            result = flow(
+                first,
+                chosen.objective,
+                dynamics=dynamics,
+                integrator=chosen.integrator,
+                n_steps=self.n_steps,
+            )
+            flowed = result.checked().dataset
+        self.settings_ = chosen._summary()
         self.flowed_ = flowed.x.numpy()
         self.map_ = fitted.fit(first, flowed)
         return self

@@ -35,7 +35,6 @@ from advect.apps.models import (
 from advect.apps.training import Choice, FlowOptions, folds_of, sample_figures
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching
-from advect.cost import Bures
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
@@ -53,7 +52,6 @@ _ADVICE = {
     NO_FLOW: "Do not flow: ask the model directly, through the class matching",
     POSTERIOR: "Do not flow: use the posterior of the map, without the model",
 }
-_LABEL = Bures()
 _HELD_OUT = 5  # every fifth labeled sample is held out for the comparison
 _MIN_LABELS = 10  # labeled samples for a comparison
 
@@ -159,7 +157,7 @@ class Repurposed(Result):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self._task.options.settings
+        return self.result.settings
 
     def _summary(self) -> dict[str, Any]:
         counts = {"samples": len(self.predictions), "classes": len(self.matching.data_classes)}
@@ -222,7 +220,7 @@ def repurpose(
     n_steps: int = defaults.USE.n_steps,
     step_size: float = defaults.USE.step_size,
     label_weight: float = defaults.USE.label_weight,
-    label: LabelCost = _LABEL,
+    label: LabelCost | None = None,
     solver: Solver | None = None,
     bounds: tuple[float, float] | None = None,
     progress: Progress = None,
@@ -246,8 +244,9 @@ def repurpose(
         n_steps, step_size: Euler steps of the flow.
         label_weight: weight of the label cost.
         label: the label cost; ``Bures(diagonal=True)`` and ``MeansOnly()`` are faster.
-        solver: solver of the transport problems; by default Sinkhorn with 1 % of the mean cost.
-        bounds: range of what flows, for instance (0, 1) for images.
+        solver: solver of the transport problems.
+        bounds: range of what flows, for instance (0, 1) for images. What is None is chosen from the
+            data, as in ``ad.flow(data, reference)``; ``settings`` has the choices.
         progress: None shows long flows on stderr, False is silent, a function gets (done, total).
         callbacks: callbacks of the flow, as for ``ad.flow``.
 

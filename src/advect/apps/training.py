@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -19,15 +19,14 @@ from torch import Tensor
 from advect._util.checks import check_count, check_non_negative, check_positive, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
-from advect.cost import GroundCost
 from advect.cost.ground import check_features
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import memberships
+from advect.flows.choices import image_range
 from advect.flows.dynamics import Bounds, FeatureDriven, as_bounds
 from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
-from advect.functionals import OTDD
 from advect.maps import EntropicMap
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver
@@ -186,11 +185,11 @@ class FlowOptions:
     n_steps: int
     step_size: float
     label_weight: float
-    label: LabelCost
+    label: LabelCost | None = None
     solver: Solver | None = None
     bounds: Bounds = None
-    progress: Progress = None
-    callbacks: Sequence[Callback] = ()
+    progress: Progress = field(default=None, repr=False)
+    callbacks: Sequence[Callback] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps)
@@ -198,25 +197,25 @@ class FlowOptions:
         check_non_negative("label_weight", self.label_weight)
         as_bounds(self.bounds)
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        names = ("n_steps", "step_size", "label_weight", "label", "solver", "bounds")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
     def flow(
         self, data: LabeledDataset, target: LabeledDataset, callbacks: Sequence[Callback] = ()
     ) -> FlowResult:
         """Flow data to a target, both with classes of equal mass, along T(x) − x: each sample goes
-        straight to its image under the transport map, and classes are not reshaped.
+        straight to its image under the transport map, and classes are not reshaped. What is not
+        given is chosen from the data.
         """
-        cost = GroundCost(label=self.label, label_weight=self.label_weight)
+        bounds = self.bounds or image_range(data, target)
         with track(self.n_steps, "flow", self.progress) as advance:
             return flow(
-                data.balanced(),
-                OTDD(target.balanced(), cost=cost, solver=self.solver),
-                dynamics=FeatureDriven(through_laws=False, bounds=self.bounds),
+                data,
+                target,
+                dynamics=FeatureDriven(through_laws=False, bounds=bounds),
                 integrator=Euler(self.step_size),
                 n_steps=self.n_steps,
+                label=self.label,
+                label_weight=self.label_weight,
+                solver=self.solver,
+                equal_mass=True,
                 callbacks=[*callbacks, *self.callbacks, lambda step: advance(int(step.index > 0))],
             ).checked()
 

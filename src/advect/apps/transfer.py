@@ -36,18 +36,17 @@ from advect.apps.training import (
     sample_figures,
 )
 from advect.classes.matching import ClassMatching
-from advect.cost import Bures
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
 from advect.flows.callbacks import Recorder
+from advect.flows.choices import image_range
 from advect.flows.loop import Callback, FlowResult
 from advect.maps.base import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver
 from advect.transport.transport import check_dataset
 
-_LABEL = Bures()
 _SOLVER = Sinkhorn(Relative(defaults.FEW.epsilon), tol=defaults.FEW.tol)
 _N_FOLDS = 3
 _PRIOR_GAIN = 0.02  # expected lead of the first method, and the standard deviation of this lead
@@ -82,7 +81,7 @@ class Transferred(Result):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.options.settings
+        return {"flow": repr(self.options)}
 
     def _summary(self) -> dict[str, Any]:
         added = 0 if self.added is None else len(self.added)
@@ -146,7 +145,7 @@ def transfer(
     n_steps: int = defaults.FEW.n_steps,
     step_size: float = defaults.FEW.step_size,
     label_weight: float = defaults.FEW.label_weight,
-    label: LabelCost = _LABEL,
+    label: LabelCost | None = None,
     solver: Solver | None = _SOLVER,
     bounds: tuple[float, float] | None = None,
     every: int = 10,
@@ -174,9 +173,10 @@ def transfer(
         n_steps, step_size: Euler steps of the flow.
         label_weight: weight of the label cost. Few samples say little about their class, so it is
             larger than elsewhere, and the solver's epsilon is smaller.
-        label: the label cost; ``Bures(diagonal=True)`` and ``MeansOnly()`` are faster.
+        label: the label cost, chosen from the data if None, as in ``ad.flow(source, few)``;
+            ``Bures(diagonal=True)`` and ``MeansOnly()`` are faster.
         solver: solver of the transport problems.
-        bounds: range of the features, for instance (0, 1) for images.
+        bounds: range of the features; by default that of the pixels, if samples are images.
         every: ``path`` has the states at multiples of this step.
         progress: None shows long flows on stderr, False is silent, a function gets (done, total).
         callbacks: callbacks of the flow, as for ``ad.flow``.
@@ -214,6 +214,7 @@ def transfer(
         check_one_space(name, check_dataset(name, data), few)
         require_classes(data, "transfer")
         require_labels(data, "transfer")
+    bounds = bounds or image_range(source, few)
     options = FlowOptions(
         n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
     )

@@ -173,9 +173,8 @@ def suggest(
         running.file("out", out, ".toml")
         a, b, _ = running.pair(source, target)
         fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Reading)}
-        fields |= {"space": run.space, "memory_limit": memory_limit}
-        fields["equal_mass"] = run.equal_mass or None
-        settings, result = choose(FlowSettings(**fields), a, b)
+        settings = FlowSettings(**fields, space=run.space, memory_limit=memory_limit)
+        settings, result = choose(settings, a, b)
         places = absolute_reference(source), absolute_reference(target)
         config = RunConfig(*places, settings).to_toml().encode()
         running.write("out", lambda path: write_atomically(path, config))

@@ -114,16 +114,15 @@ def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     if settings.functional is None:
         settings, chosen = choose(settings, inputs.source, inputs.targets[""])
         choices = chosen._summary()
-        for option, text in choices.items():
-            running.note(f"{option}: {text}")
+        running.note("\n".join(f"{option}: {text}" for option, text in choices.items()))
     n_steps = defaults.LOOK.n_steps if settings.n_steps is None else settings.n_steps
     every = settings.record_every or max(1, n_steps // 20)
+    settings = replace(settings, n_steps=n_steps, record_every=every)
     if settings.equal_mass:
         targets = {name: data.balanced() for name, data in inputs.targets.items()}
         inputs = replace(inputs, source=inputs.source.balanced(), targets=targets)
     objects, resolved = build_objects(settings, inputs, running)
-    settings = replace(settings, n_steps=n_steps, record_every=every, **resolved)
-    objects["n_steps"] = n_steps
+    settings = replace(settings, **resolved)
     return Job(replace(config, settings=settings), directory, inputs, objects, choices)
 
 
@@ -131,18 +130,16 @@ def choose(
     settings: FlowSettings, source: ad.LabeledDataset, target: ad.LabeledDataset
 ) -> tuple[FlowSettings, Any]:
     """The settings with everything that is not given chosen from the data, and the choices."""
-    tables = {kind: getattr(settings, kind) or {} for kind in ("solver", "dynamics", "integrator")}
+    kinds = ("cost", "solver", "dynamics", "integrator")
+    tables = {kind: getattr(settings, kind) or {} for kind in kinds}
     given = {kind: registry.make(kind, table) for kind, table in tables.items() if table}
-    tables["cost"] = {k.replace("-", "_"): v for k, v in (settings.cost or {}).items()}
-    cost = registry.make("cost", tables["cost"])
-    given |= {k: getattr(cost, k) for k in ("label", "label_weight") if k in tables["cost"]}
+    cost, texts = given.pop("cost", None), {key.replace("-", "_") for key in tables["cost"]}
+    given |= {name: getattr(cost, name) for name in texts & {"label", "label_weight"}}
     given |= {k: getattr(settings, k) for k in ("n_steps", "equal_mass", "memory_limit")}
     chosen = ad.suggest(source, target, **given)
-    whole = {
-        kind: rundir.as_table(kind, getattr(chosen, kind)) | table for kind, table in tables.items()
-    }
-    whole |= {"n_steps": chosen.n_steps, "equal_mass": chosen.equal_mass, "functional": ("otdd",)}
-    return replace(settings, **whole), chosen
+    tables = {k: rundir.as_table(k, getattr(chosen, k)) | table for k, table in tables.items()}
+    tables |= {"n_steps": chosen.n_steps, "equal_mass": chosen.equal_mass}
+    return replace(settings, functional=("otdd",), **tables), chosen
 
 
 def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
@@ -177,6 +174,7 @@ def build_objects(
     settings: FlowSettings, inputs: Inputs, running: Session
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arguments of ``ad.flow``, and the settings with which the same objects are built again."""
+    from advect.flows.choices import image_range
     from advect.flows.steps import default_control
 
     sets = (inputs.source, *inputs.targets.values())
@@ -184,7 +182,7 @@ def build_objects(
     solver = registry.make("solver", settings.solver or {}, tol=defaults.LOOK.tol)
     shared = {"cost": cost, "solver": solver, "memory_limit": settings.memory_limit}
     energy = functional(settings.functional or (), inputs.source, inputs.targets, shared)
-    dynamics = registry.make("dynamics", settings.dynamics or {}, bounds=image_bounds(*sets))
+    dynamics = registry.make("dynamics", settings.dynamics or {}, bounds=image_range(*sets))
     if "laws" in registry.parameters(type(dynamics)):
         dynamics = replace(dynamics, laws=dynamics.law_form(inputs.source.dim))
     integrator = registry.make("integrator", settings.integrator or {})
@@ -195,14 +193,7 @@ def build_objects(
     if settings.stop:
         named["stop"] = registry.make("stop", settings.stop)
     resolved = {kind: rundir.as_table(kind, made) for kind, made in named.items()}
-    return {"functional": energy, **objects}, resolved
-
-
-def image_bounds(*sets: ad.LabeledDataset) -> tuple[float, float] | None:
-    """The range of the pixels if all datasets are images."""
-    from advect.spaces.images import brightness_range
-
-    return brightness_range(*((data.sample_shape, data.x) for data in sets))
+    return {"functional": energy, "n_steps": settings.n_steps, **objects}, resolved
 
 
 def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
@@ -307,7 +298,7 @@ def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> Non
         page = write_page(story, job.config, directory)
     if result.status == "rose":
         running.unconverged.append(result.message)
-    running.finish(Facts(facts, facts.pop("notes"), settings=job.choices), report=page)
+    running.finish(Facts(facts, facts.pop("notes")), report=page)
     if result.status == "interrupted":
         say(f"continue with: advect resume {directory}")
         raise Exit(INTERRUPTED)

@@ -98,7 +98,7 @@ class Reading:
     max_samples: int | None = None
     balanced: Flag = False
     seed: int = 0
-    equal_mass: Flag = False
+    equal_mass: Annotated[bool | None, Parameter(negative=())] = None
     device: Annotated[str, HIDDEN] = "cpu"
     dtype: Annotated[Literal["float32", "float64"] | None, HIDDEN] = None
 
@@ -122,7 +122,7 @@ class FlowSettings(Reading):
         Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True),
     ] = None
     n_steps: int | None = None
-    equal_mass: bool | None = None
+    equal_mass: Annotated[bool | None, Parameter(negative="--no-equal-mass")] = None
     solver: Solver = None
     cost: Cost = None
     space: Space = None

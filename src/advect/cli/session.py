@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_known, refuse_if
+from advect._util.checks import check_known
 from advect._util.result import Result, plain
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
@@ -49,14 +48,9 @@ class Facts(Result):
     """
 
     def __init__(
-        self,
-        facts: Mapping[str, Any],
-        notes: Iterable[Any] = (),
-        tables: Sequence[Any] = (),
-        settings: Mapping[str, str] = MappingProxyType({}),
+        self, facts: Mapping[str, Any], notes: Iterable[Any] = (), tables: Sequence[Any] = ()
     ) -> None:
         self.facts, self.notes, self.tables = dict(facts), tuple(notes), list(tables)
-        self.settings = settings
 
     def _summary(self) -> dict[str, Any]:
         return {name: value for name, value in self.facts.items() if value not in (None, [], {})}
@@ -111,8 +105,6 @@ class Session:
         """A dataset; what the reference says itself takes precedence over the options."""
         import torch
 
-        from advect.data.dataset import has_classes
-
         read = self.read
         options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
         options["balanced"] = read.balanced or None
@@ -121,15 +113,7 @@ class Session:
         options = {k: v for k, v in options.items() if v is not None and k not in chosen}
         data = ad.datasets.load(reference, progress=self.progress, **options)
         data = data.to(device(read.device), read.dtype and getattr(torch, read.dtype))
-        if not read.equal_mass:
-            return data
-        refuse_if(
-            not (bool(data.labeled.all()) and has_classes(data)),
-            "equal_mass needs a label for every sample",
-            reference,
-            "Leave equal_mass out, or name the labels in the reference (?label=…).",
-        )
-        return data.balanced()
+        return data.balanced() if read.equal_mass else data
 
     def space(self, source: ad.LabeledDataset, target: ad.LabeledDataset) -> ad.FeatureSpace:
         """The common feature space of two datasets."""

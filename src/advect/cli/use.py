@@ -119,8 +119,8 @@ def transfer(
     out: Out,
     methods: tuple[str, ...] = ("calibrated", "shots", "source + borrowed"),
     flow: bool = True,
-    n_steps: int | None = None,
-    step_size: float | None = None,
+    n_steps: int = defaults.FEW.n_steps,
+    step_size: float = defaults.FEW.step_size,
     label_weight: float = defaults.FEW.label_weight,
     report: Report = True,
     run: Pair = PAIR,
@@ -135,8 +135,8 @@ def transfer(
         target: A few labeled samples.
         methods: Methods among which cross-validation chooses.
         flow: Also write the sets that the flow gives.
-        n_steps: Number of steps of the flow. The default is chosen from the data.
-        step_size: Flow time of a step. The default is chosen from the data.
+        n_steps: Number of steps of the flow.
+        step_size: Flow time of a step.
         label_weight: Weight of labels in the cost of the flow.
 
     Example:

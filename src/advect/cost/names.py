@@ -150,8 +150,7 @@ def unmatched_classes(data: LabeledDataset, other: LabeledDataset) -> list[str]:
 def same_names(source: LabeledDataset, target: LabeledDataset) -> bool:
     """Whether both have the same class names, more than one, among classes with samples."""
     alone = unmatched_classes(source, target) + unmatched_classes(target, source)
-    several = sum(map(bool, source.counts.values())) > 1
-    return several and not alone and source.law_index is None and target.law_index is None
+    return not alone and sum(map(bool, source.counts.values())) > 1
 
 
 def _absolute(

@@ -7,12 +7,14 @@ tested on the other (docs/choosing-parameters.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 
 from advect._util import defaults
+from advect._util.defaults import USE
 from advect._util.memory import as_bytes, readable
 from advect._util.result import Result, show
 from advect.cost import Bures, ByName, GroundCost, MeansOnly, NoLabels
@@ -32,9 +34,6 @@ from advect.spaces.images import brightness_range
 from advect.transport.matchings import names_contradicted
 from advect.transport.transport import check_dataset
 
-_LABEL_WEIGHT = 2.0  # classes stay together, and features still count
-_EPSILON = 0.03  # share of the mean feature cost, which does not depend on the label weight
-_STEP_SIZE, _N_STEPS = 0.5, 30
 _N_LOOKED_AT = 500  # samples
 _MAX_IMBALANCE = 0.02  # difference of class proportions
 _MAX_DENSE = 20_000  # samples above which mini-batches are used
@@ -49,9 +48,6 @@ class Advice(NamedTuple):
     value: str
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.option}: {self.value}: {self.reason}"
-
 
 @dataclass(frozen=True, eq=False)
 class Suggestion(Result):
@@ -65,7 +61,6 @@ class Suggestion(Result):
     """
 
     title = "Suggested settings of a flow"
-    advice: tuple[Advice, ...]
     source: LabeledDataset = field(repr=False)
     target: LabeledDataset = field(repr=False)
     objective: OTDD = field(repr=False)
@@ -73,6 +68,7 @@ class Suggestion(Result):
     integrator: Integrator
     n_steps: int
     equal_mass: bool
+    advice: tuple[Advice, ...]
 
     @property
     def cost(self) -> GroundCost:
@@ -123,31 +119,38 @@ def suggest(
         5
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
-    sides = [data.subset(data.weights > 0) for data in (source, target)]
-    advice = []
+    first, last = (data.subset(data.weights > 0) for data in (source, target))
+    advice: list[Advice] = []
 
-    def choose(option: str, value: Any, rule: Any, *arguments: Any) -> Any:
-        """The given value, or that of a rule; with the reason."""
-        shown, reason = show(value), "given"
-        if value is None:
-            value, shown, reason = rule(*arguments)
-        advice.append(Advice(option, shown, reason))
+    def choose(option: str, given: Any, chosen: tuple[Any, str, str]) -> Any:
+        """The given value, or else the chosen one; with the reason."""
+        value, text, reason = chosen if given is None else (given, show(given), "given")
+        advice.append(Advice(option, text, reason))
         return value
 
-    label = choose("cost.label", label, suggest_label, *sides, dynamics)
-    label_weight = choose("cost.label_weight", label_weight, _weight, label)
-    cost = GroundCost(label=label, label_weight=label_weight)
-    equal_mass = choose("equal_mass", equal_mass, suggest_mass, *sides, cost)
+    cost = GroundCost(label=choose("cost.label", label, suggest_label(first, last, dynamics)))
+    why = "keeps classes together; at 1 the distance of samples outweighs them"
+    heavy, none = (USE.label_weight, f"{USE.label_weight:g}", why), (1.0, "1", "no classes count")
+    weight = choose("cost.label_weight", label_weight, heavy if cost.has_labels else none)
+    cost = replace(cost, label_weight=weight)
+    equal_mass = choose("equal_mass", equal_mass, suggest_mass(first, last, cost))
     if equal_mass:
         source, target = source.balanced(), target.balanced()
-    solver = choose("solver", solver, suggest_solver, *sides, memory_limit)
-    by_default = integrator is None
-    integrator = choose("integrator", integrator, _integrator)
-    n_steps = choose("n_steps", n_steps, _n_steps, by_default)
-    dynamics = choose("dynamics", dynamics, _dynamics, *sides)
-    objective = OTDD(target, cost=cost, solver=solver, memory_limit=memory_limit)
+    solver = choose("solver", solver, suggest_solver(first, last, memory_limit))
+    base = USE if integrator is None else defaults.LOOK
+    why = f"little changes after {base.n_steps} steps of {base.step_size:g}"
+    n_moves = choose("n_steps", n_steps, (base.n_steps, f"{base.n_steps}", why))
+    why = "only the end is used, and a step that raises the objective is shortened"
+    euler = (Euler(USE.step_size), f"Euler, step_size {USE.step_size:g}", why)
     return Suggestion(
-        tuple(advice), source, target, objective, dynamics, integrator, n_steps, bool(equal_mass)
+        source,
+        target,
+        objective=OTDD(target, cost=cost, solver=solver, memory_limit=memory_limit),
+        dynamics=choose("dynamics", dynamics, _dynamics(first, last)),
+        integrator=choose("integrator", integrator, euler),
+        n_steps=n_moves,
+        equal_mass=bool(equal_mass),
+        advice=tuple(advice),
     )
 
 
@@ -165,13 +168,15 @@ def suggest_label(
         why = "labels are missing, so classes may mix; ad.pseudo_labels makes classes of clusters"
         return NoLabels(), "NoLabels", why
     label, shown, reason = _by_distribution(source, target)
-    moving = dynamics is not None and dynamics.moves_laws
-    if moving or not same_names(source, target):
+    single_laws = any(data.law_index is not None for data in sides)
+    if single_laws or (dynamics and dynamics.moves_laws) or not same_names(source, target):
         return label, shown, reason
     names = [spelled(name) for name, count in source.counts.items() if count]
     same = f"both sides have the same {len(names)} class names"
     # Numbers may be arbitrary codes, so they do not count against clear evidence.
-    if all(map(str.isdecimal, names)) and names_contradicted(GroundCost(label=label), *sides):
+    if all(re.fullmatch(r"-?[\d.]+", name) for name in names) and names_contradicted(
+        GroundCost(label=label), *sides
+    ):
         why = f"{same}, but they are numbers that the class distributions contradict; label=ad.ByName() uses them"
         return label, shown, f"{reason}; {why}"
     return ByName(), "ByName", f"{same}; label=ad.Bures() compares class distributions instead"
@@ -188,13 +193,6 @@ def _by_distribution(source: LabeledDataset, target: LabeledDataset) -> tuple[La
         return Bures(diagonal=True), "Bures, diagonal", why
     why = f"full covariances of {len(counts)} classes, {median} samples in the median"
     return Bures(), "Bures", why
-
-
-def _weight(label: Any) -> tuple[float, str, str]:
-    if GroundCost(label=label).has_labels:
-        why = "keeps classes together; at 1 the distance of samples outweighs them"
-        return _LABEL_WEIGHT, f"{_LABEL_WEIGHT:g}", why
-    return defaults.LOOK.label_weight, "1", "classes are not compared"
 
 
 def suggest_mass(
@@ -226,34 +224,24 @@ def suggest_solver(
     )
     # About both means: a shift between the datasets says nothing about their shapes.
     mean = float(squared_distances(x - x.mean(dim=0), y - y.mean(dim=0)).mean()) / 2
-    epsilon: float | Relative = float(f"{_EPSILON * mean:.3g}")
-    share = f"{_EPSILON:.0%} of the mean feature cost about both means, {mean:.3g}"
+    epsilon: float | Relative = float(f"{USE.epsilon * mean:.3g}")
+    share = f"{USE.epsilon:.0%} of the mean feature cost about both means, {mean:.3g}"
     if not epsilon:
         epsilon, share = Relative(defaults.LOOK.epsilon), "features do not vary"
     need, room = 6 * n * m * source.x.element_size(), as_bytes(memory_limit)
-    fits = f"{n} × {m} samples fit into memory"
-    if need > room:
-        fits = f"in blocks, since {n} × {m} samples need {readable(need)} of {readable(room)}"
+    fits = "fit into memory" if need <= room else f"need {readable(need)} and are solved in blocks"
     shown = f"Sinkhorn, epsilon {show(epsilon)}"
-    return Sinkhorn(epsilon, tol=defaults.LOOK.tol), shown, f"{share}; {fits}"
+    return Sinkhorn(epsilon, tol=USE.tol), shown, f"{share}; {n} × {m} samples {fits}"
 
 
-def _integrator() -> tuple[Integrator, str, str]:
-    why = "only the end is used, and a step that raises the objective is shortened"
-    return Euler(_STEP_SIZE), f"Euler, step_size {_STEP_SIZE:g}", why
-
-
-def _n_steps(chosen_size: bool) -> tuple[int, str, str]:
-    if chosen_size:
-        why = f"flow time {_N_STEPS * _STEP_SIZE:g}, after which little changes"
-        return _N_STEPS, f"{_N_STEPS}", why
-    return defaults.LOOK.n_steps, f"{defaults.LOOK.n_steps}", "for a given integrator"
+def image_range(*sides: LabeledDataset) -> tuple[float, float] | None:
+    """The range of the pixels if all datasets are images."""
+    return brightness_range(*((data.sample_shape, data.x) for data in sides))
 
 
 def _dynamics(*sides: LabeledDataset) -> tuple[Dynamics, str, str]:
-    bounds = brightness_range(*((data.sample_shape, data.x) for data in sides))
+    bounds = image_range(*sides)
     if bounds is None:
         return FeatureDriven(), "FeatureDriven, no bounds", "features have no known range"
-    low, high = bounds
-    shown = f"FeatureDriven, bounds {low:g} to {high:g}"
+    shown = f"FeatureDriven, bounds {bounds[0]:g} to {bounds[1]:g}"
     return FeatureDriven(bounds=bounds), shown, "the range of the images"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from advect._util import defaults
-from advect._util.checks import check_count, check_kind
+from advect._util.checks import check_count, check_kind, refuse_if
 from advect._util.memory import MemoryLimit
 from advect._util.result import Result
 from advect.cost.labels import LabelCost
@@ -104,38 +104,58 @@ def flow(
         >>> "equal_mass" in explicit.settings
         False
     """
-    watchers, advice = CallbackList(callbacks), ()
-    parts: dict[str, Any] = {"dynamics": dynamics, "integrator": integrator, "n_steps": n_steps}
-    choices = {"label": label, "label_weight": label_weight, "solver": solver}
-    choices |= {"equal_mass": equal_mass, "memory_limit": memory_limit}
+    choices: dict[str, Any] = {
+        "label": label,
+        "label_weight": label_weight,
+        "solver": solver,
+        "equal_mass": equal_mass,
+        "memory_limit": memory_limit,
+    }
+    if isinstance(functional, LabeledDataset):
+        chosen = suggest(
+            source,
+            functional,
+            dynamics=dynamics,
+            integrator=integrator,
+            n_steps=n_steps,
+            **choices,
+        )
+        made = flow(
+            chosen.source,
+            chosen.objective,
+            dynamics=chosen.dynamics,
+            integrator=chosen.integrator,
+            control=control,
+            n_steps=chosen.n_steps,
+            callbacks=callbacks,
+            generator=generator,
+            resume=resume,
+        )
+        return replace(made, advice=chosen.advice)
+    watchers = CallbackList(callbacks)
     try:
+        given = ", ".join(name for name, value in choices.items() if value is not None)
+        refuse_if(given, "a functional has its own cost and solver", given, "Pass them to it.")
         remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
         check_kind("source must be a LabeledDataset", source, LabeledDataset, remedy)
-        if isinstance(functional, LabeledDataset):
-            chosen = suggest(source, functional, **parts, **choices)
-            source, functional, advice = chosen.source, chosen.objective, chosen.advice
-            parts = {name: getattr(chosen, name) for name in parts}
-        elif any(value is not None for value in choices.values()):
-            given = ", ".join(name for name, value in choices.items() if value is not None)
-            remedy = "Pass them to ad.OTDD, or pass a dataset instead of a functional."
-            raise InputError("a functional has a cost and a solver of its own", given, remedy)
         remedy = "Use a LabeledDataset, ad.OTDD(target), or wrap v as ad.Potential(v)."
         check_kind("a flow needs a Functional", functional, Functional, remedy)
-        n_steps = defaults.LOOK.n_steps if parts["n_steps"] is None else parts["n_steps"]
-        n_steps = check_count("n_steps", n_steps, least=0)
-        dynamics, integrator = checked_parts(parts["dynamics"], parts["integrator"])
+        total = (
+            defaults.LOOK.n_steps if n_steps is None else check_count("n_steps", n_steps, least=0)
+        )
+        dynamics, integrator = checked_parts(dynamics, integrator)
         control = control or default_control(functional, dynamics, integrator)
-        start = None if resume is None else _load_start(Path(resume), source, n_steps)
+        start = None if resume is None else _load_start(Path(resume), source, total)
         # A resumed flow continues the curves of the checkpoint, and its states bit for bit.
         history = _History(start)
         watchers.begin(source, start)
         parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
         steps = iterate(source, functional, **parts, generator=generator, start=start)
-        status, message, last = _follow(steps, history, watchers, n_steps)
+        status, message, last = _follow(steps, history, watchers, total)
         if status == "completed" and not (functional.stochastic or integrator.stochastic):
             rise = transport_notes.ended_above(history.values, last.dataset.x.dtype)
             if rise:
-                status, message = "rose", f"{n_steps} steps made; {rise}"
+                status, message = "rose", f"{total} steps made; {rise}"
         watchers.end(last, status)
         trajectory = watchers.trajectory
         if not len(trajectory):  # without a recorder: the first state and the last
@@ -155,7 +175,6 @@ def flow(
             metrics=watchers.metrics,
             functional=functional,
             **parts,
-            advice=advice,
             best=history.best,
             unconverged=history.converged.count(False),
             state=last.state,
@@ -288,10 +307,10 @@ class FlowResult(Result):
     dynamics: Dynamics
     integrator: Integrator
     control: StepControl
-    advice: tuple[Advice, ...]
     best: Frame | None
     unconverged: int
     state: State
+    advice: tuple[Advice, ...] = ()
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
@@ -325,8 +344,10 @@ class FlowResult(Result):
             leaves_mass = "solver" in self.options and self.options["solver"].reach is not None
             cost = self.options["cost"]
             pair = self.source, self.target
-            observations += transport_notes.of_pair(*pair, cost, leaves_mass=leaves_mass)
-            observations += transport_notes.of_matching(cost.fitted(*pair).between(*pair))
+            observations += (
+                *transport_notes.of_pair(*pair, cost, leaves_mass=leaves_mass),
+                *transport_notes.of_matching(cost.fitted(*pair).between(*pair)),
+            )
         for name, mass_left in self.state.items():
             if name.rpartition(".")[2] == "mass_left":
                 observations += transport_notes.of_reach(float(mass_left))

@@ -194,27 +194,20 @@ def of_pair(
 
 def of_matching(pair: PairCost) -> list[Note]:
     """Equal names that the best class matching does not follow, and a second matching as good as the best."""
-    if not pair.has_labels or pair.label_cost.names_count:
-        return []
-    found, notes = Matchings.of(pair), []
+    found = None if pair.label_cost.names_count or not pair.has_labels else Matchings.of(pair)
     if found is None:
         return []
-    names = found.by_names()
-    if same_names(pair.source, pair.target) and (moved := found.text(found.best, names)):
-        what = (
-            "Both datasets have the same class names, and the class matching does not follow "
-            f"them: {moved}."
-        )
-        remedy = "If equal names mean the same, use label=ad.ByName()."
-        notes.append(Note(what, remedy))
+    notes, names = [], found.by_names()
+    moved = found.text(found.best, names) if same_names(pair.source, pair.target) else ""
+    if moved:
+        what = f"Class names agree, and the class matching does not follow them: {moved}."
+        notes.append(Note(what, "If equal names mean the same, use label=ad.ByName()."))
     if found.is_within_noise(found.second):
-        one, other = found.text(found.best, found.second), found.text(found.second, found.best)
-        what = (
-            "The best class matching and the second best differ by no more than the noise of the "
-            f"samples: {one} or {other}."
+        ways = f"{found.text(found.best, found.second)} or {found.text(found.second, found.best)}"
+        what = f"The two best class matchings differ by no more than noise: {ways}."
+        notes.append(
+            Note(what, "Use more samples, or label=ad.ByName() if equal names mean the same.")
         )
-        remedy = "Use more samples, or label=ad.ByName() if equal names mean the same."
-        notes.append(Note(what, remedy))
     return notes
 
 

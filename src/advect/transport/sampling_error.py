@@ -19,6 +19,7 @@ draws of one distribution, where ψ vanishes in the limit. Class proportions cou
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import torch
@@ -69,15 +70,9 @@ def energy_error(divergence: Divergence, pairs: Pairs) -> float:
     if reason := _unknown(sides, divergence):
         what = "this distance has no standard error"
         raise InputError(what, reason, "Compare distances of several draws: data.sample(n).")
-    total = 0.0
     parts = zip(sides, divergence.contributions, _through_laws(divergence, pairs), strict=True)
-    for data, contributions, through_laws in parts:
-        weights = data.weights.double()
-        rows = weights > 0
-        # ψ up to a constant: what a little more mass at a sample adds to the energy
-        variation = (contributions.double() / weights + through_laws)[rows]
-        total += float(_variance(variation, weights[rows], data.y[rows] + 1))  # −1 is no class
-    return math.sqrt(total)
+    # ψ up to a constant: what a little more mass at a sample adds to the energy
+    return _deviation(sides, [part.double() / data.weights + laws for data, part, laws in parts])
 
 
 def class_cost_error(pair: PairCost, table: Tensor) -> float:
@@ -86,18 +81,18 @@ def class_cost_error(pair: PairCost, table: Tensor) -> float:
     """
     sides = [side._replace(x=side.x.detach().requires_grad_()) for side in pair.sides]
     with torch.enable_grad():
-        distances = pair.label_cost(*sides).double()
-        total = (table.to(distances) * distances).sum()
-    if not total.requires_grad:  # laws that do not depend on samples
-        return 0.0
-    total.backward()
-    variance = 0.0
-    for side in sides:
-        if side.x.grad is not None:
-            rows, potential = side.weights > 0, _potential(side, side.x.grad.double())
-            weights = side.weights[rows].double()
-            variance += float(_variance(potential[rows], weights, side.y[rows]))
-    return math.sqrt(variance)
+        total = (table * pair.label_cost(*sides).double().cpu()).sum()
+    return _deviation(sides, _potentials(total, sides))
+
+
+def _deviation(sides: Sequence[LabeledDataset], variations: Sequence[Tensor]) -> float:
+    """The standard deviation of a number with these first variations at the samples of both sides."""
+    total = 0.0
+    for data, variation in zip(sides, variations, strict=True):
+        weights = data.weights.double()
+        rows = weights > 0
+        total += float(_variance(variation[rows], weights[rows], data.y[rows] + 1))  # −1: no class
+    return math.sqrt(total)
 
 
 def _unknown(sides: tuple[LabeledDataset, LabeledDataset], divergence: Divergence) -> str:
@@ -126,11 +121,11 @@ def _variance(values: Tensor, weights: Tensor, groups: Tensor) -> Tensor:
     return (unbiased * (weights * (values - (sums / masses)[groups])).square()).sum()
 
 
-def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def _through_laws(divergence: Divergence, pairs: Pairs) -> list[Tensor]:
     """The last part of ψ for the samples of the source and of the target."""
     zeros = [torch.zeros_like(data.weights) for data in (pairs[0].source, pairs[0].target)]
     if not pairs[0].has_labels or all(side.law is not None for side in pairs[0].sides):
-        return zeros[0], zeros[1]
+        return zeros
     first, second = (  # laws that a dataset carries do not depend on its samples
         side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
     )
@@ -153,14 +148,18 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
         with torch.enable_grad():
             distances = label(source, target) if table is None else table
             total = total + share * pairs[0].label_weight / 2 * (plan * distances.double()).sum()
-    if not total.requires_grad:  # distances that do not depend on samples, as those by name
-        return zeros[0], zeros[1]
-    total.backward()
-    potentials = [
-        zero if side.x.grad is None else _potential(side, side.x.grad.double())
-        for side, zero in zip(sides, zeros, strict=True)
+    return _potentials(total, sides)
+
+
+def _potentials(total: Tensor, sides: Sequence[LabeledDataset]) -> list[Tensor]:
+    """``_potential`` of each side for a number that depends on its samples through label laws."""
+    if total.requires_grad:  # not for distances by name, which do not depend on samples
+        total.backward()
+    grads = [side.x.grad for side in sides]
+    return [
+        torch.zeros_like(side.weights) if grad is None else _potential(side, grad.double())
+        for side, grad in zip(sides, grads, strict=True)
     ]
-    return potentials[0], potentials[1]
 
 
 def _potential(data: LabeledDataset, gradient: Tensor) -> Tensor:
