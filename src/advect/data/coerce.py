@@ -59,7 +59,8 @@ def as_features(x: Any) -> Tensor:
         values = values[:, None]
     if values.dtype not in (torch.float32, torch.float64):
         values = _floats(values)
-    check_finite("features", values)
+    remedy = "Remove or impute these rows, or read the file with missing='median'."
+    check_finite("features", values, remedy)
     return values
 
 

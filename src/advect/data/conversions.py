@@ -100,6 +100,7 @@ class Conversions(Subsets):
         categorical: str | None = None,
         probabilities: Any = None,
         target: str | Sequence[str] | None = None,
+        missing: str | None = None,
     ) -> Self:
         """The rows of a data frame of pandas, polars or Arrow. Column names are kept, the index is
         not.
@@ -114,6 +115,10 @@ class Conversions(Subsets):
                 classes), or a common prefix of their names. None looks for ``probability[…]``,
                 False uses none.
             target: the column or columns of continuous targets.
+            missing: what to do with missing features, which are an error by default: ``"median"``
+                fills them with the medians of their columns, ``"indicator"`` also adds for each
+                column one that is 1 where it was missing, ``"drop"`` leaves out the rows. A
+                warning says how many cells there were.
 
         Example:
             >>> import pandas as pd, advect as ad
@@ -122,7 +127,9 @@ class Conversions(Subsets):
             >>> data.columns, data.x.tolist()
             (('kilos', 'indoors'), [[4.5, 1.0], [20.0, 0.0]])
         """
-        return cls(**frame_fields(frame, label, weights, categorical, probabilities, target))
+        return cls(
+            **frame_fields(frame, label, weights, categorical, probabilities, target, missing)
+        )
 
     @classmethod
     def from_folder(
@@ -132,6 +139,8 @@ class Conversions(Subsets):
         labels: bool = True,
         size: int | Sequence[int] | None = None,
         channels: str | None = None,
+        fit: str = "pad",
+        on_error: str = "raise",
         max_samples: int | None = None,
         balanced: bool = False,
         seed: int = 0,
@@ -144,6 +153,9 @@ class Conversions(Subsets):
             labels: False for images without classes.
             size: side or (height, width) to resize to; by default all must have one size.
             channels: ``"gray"`` or ``"rgb"`` to convert to; by default all must be of one kind.
+            fit: how images of other proportions get the size: ``"pad"`` adds black margins, ``"crop"``
+                cuts margins off, ``"stretch"`` changes the proportions.
+            on_error: ``"skip"`` leaves out files that cannot be read; a warning counts them.
             max_samples: draw at most this many images, uniformly, before any is read.
             balanced: draw equally many of each class.
             seed: seed of the draw.
@@ -157,7 +169,8 @@ class Conversions(Subsets):
             LabeledDataset(n=20, sample_shape=(16, 16), classes=..., dtype=float32)
         """
         draw = Draw(max_samples=max_samples, balanced=balanced, seed=seed)
-        source = open_source(path, "folder", labels=labels, size=size, channels=channels)
+        options = {"labels": labels, "size": size, "channels": channels}
+        source = open_source(path, "folder", **options, fit=fit, on_error=on_error)
         return cls(**source_fields(source, draw, progress))
 
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:

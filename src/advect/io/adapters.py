@@ -19,6 +19,7 @@ from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
 from advect.io.formats.content import Content, are_images, by_name, number_dtype
 from advect.io.formats.folder import convert
+from advect.io.formats.missing import without_missing
 from advect.io.formats.table import Column, check_names, data_frame, grid_names, layout
 
 Batch = tuple[np.ndarray, list[Any]]
@@ -48,6 +49,7 @@ def frame_fields(
     categorical: str | None,
     probabilities: Any = None,
     target: Any = None,
+    missing: str | None = None,
 ) -> dict[str, Any]:
     """The arguments of ``LabeledDataset`` for the rows of a data frame."""
     import narwhals as nw
@@ -86,7 +88,11 @@ def frame_fields(
         probabilities=probabilities,
     )
     categories = _categories(table, categorical)
-    content = table_content(where, table, roles, categories=categories, categorical=categorical)
+    options = {"categorical": categorical, "gaps": missing is not None}
+    content = table_content(where, table, roles, categories=categories, **options)
+    content, rows = without_missing(content, missing)
+    if labels:
+        labels["y"] = np.array(labels["y"], object)[rows].tolist()
     if content.table is not None and type(label) is str:
         content.table = replace(content.table, label=label)
     if content.probabilities is not None:

@@ -77,7 +77,8 @@ def audit(
             proportions may differ.
         embedding: representation in which distances are computed. ``"auto"``: features as they are
             if they are images or share a unit, otherwise columns divided by their deviations
-            (``harmonize(scale="auto")``). None: features as they are. Otherwise as in ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
+            (``harmonize(scale="auto")``). None: features as they are. Otherwise as in
+            ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
         seed: seed of a random embedding.
         progress: None shows slow progress, False is silent, a function gets (done, total).
 

@@ -110,6 +110,7 @@ class FeatureSpace:
         columns: str | None = None,
         scale: str | None = None,
         project: int | None = None,
+        fit: str = "pad",
     ) -> FeatureSpace:
         """Fit the space of ``harmonize``, which describes the options."""
         for data in (source, target):
@@ -125,7 +126,7 @@ class FeatureSpace:
         )
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         sets = source.to(dtype=dtype), target.to(dtype=dtype)
-        steps, shape, names, reason = fit_steps(sets, size, channels, columns, scale, project)
+        steps, shape, names, reason = fit_steps(sets, size, channels, columns, scale, project, fit)
         sides = (
             Side(data.sample_shape, data.columns, tuple(side), data.x.dtype, data.table)
             for data, side in zip((source, target), steps, strict=True)
@@ -308,6 +309,7 @@ def harmonize(
     columns: str | None = None,
     scale: str | None = None,
     project: int | None = None,
+    fit: str = "pad",
 ) -> tuple[LabeledDataset, ...]:
     """Bring two or more datasets into one feature space and one dtype.
 
@@ -338,6 +340,8 @@ def harmonize(
         project: number of principal components to keep, of both datasets together. If the features
             differ (other dimensions, images with vectors, other columns), each side is projected to
             its own components; then only the geometry within each dataset is meaningful.
+        fit: how images of other proportions get the size: ``"pad"`` adds margins of 0, ``"crop"`` cuts
+            margins off (``invert`` fills them with 0), ``"stretch"`` changes the proportions.
 
     To work in the features of a network, encode the samples of both datasets first:
     ``data.replace(x=network(data.samples))``.
@@ -356,7 +360,7 @@ def harmonize(
         >>> ad.harmonize(first, second)[0].x.tolist()
         [[80.0, 180.0], [60.0, 160.0]]
     """
-    options = {"size": size, "channels": channels, "scale": scale}
+    options = {"size": size, "channels": channels, "scale": scale, "fit": fit}
     if not more:
         space = FeatureSpace.fit(source, target, **options, columns=columns, project=project)
         return space.apply(source), space.apply(target, side="target")
@@ -367,7 +371,7 @@ def harmonize(
     )
     refuse_if(pairs_only, what, "scale, project or columns", remedy)
     sets = [source, target, *more]
-    if len({data.sample_shape for data in sets}) == 1 and not any(options.values()):
+    if len({data.sample_shape for data in sets}) == 1 and not (size or channels or scale):
         return (*sets,)
     return (*in_space_of_largest(sets, partial(FeatureSpace.fit, **options)),)
 

@@ -29,6 +29,7 @@ from advect.spaces.steps import (
 Pair = tuple[LabeledDataset, LabeledDataset]
 Steps = tuple[list[Step], list[Step]]  # of the source and of the target
 _KNOWN = {"channels": ("gray", "rgb"), "columns": ("common",), "scale": SCALES}
+_FITS = ("pad", "crop", "stretch")
 
 
 def fit_steps(
@@ -38,6 +39,7 @@ def fit_steps(
     columns: str | None,
     scale: str | None,
     project: int | None,
+    fit: str,
 ) -> tuple[Steps, tuple[int, ...], Names, str]:
     """The steps of both sides, the shape and columns of the space, and the reason of an automatic
     scale; see ``harmonize``.
@@ -45,7 +47,8 @@ def fit_steps(
     for name, value in {"channels": channels, "columns": columns, "scale": scale}.items():
         check_known(name, _KNOWN[name][0] if value is None else value, _KNOWN[name])
     check_count("project", 1 if project is None else project)
-    steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project)
+    check_known("fit", fit, _FITS)
+    steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project, fit)
     what = 'scale="target" needs the same features on both sides'
     refuse_if(not shared and scale == "target", what, "others", 'Pass scale="each".')
     if scale in (None, "none") and project is None:
@@ -78,7 +81,12 @@ def _fit_both(fit: Callable[[Tensor], Step], x: list[Tensor], shared: bool) -> t
 
 
 def _layout_steps(
-    sets: Pair, size: Any, channels: str | None, columns: str | None, project: int | None
+    sets: Pair,
+    size: Any,
+    channels: str | None,
+    columns: str | None,
+    project: int | None,
+    fit: str,
 ) -> tuple[Steps, tuple[int, ...], Names, bool]:
     """Steps to one image size or one order of columns, the sample shape and columns after them, and
     whether both sides have the same features then.
@@ -102,7 +110,7 @@ def _layout_steps(
         steps: Steps = ([], [])
         for side, data in zip(steps, sets, strict=True):
             if data.sample_shape != shape:
-                side.append(Pixels(data.sample_shape, shape))
+                side.append(Pixels(data.sample_shape, shape, fit))
         return steps, shape, None, True
     absent = size is None and channels is None
     refuse_if(not absent, "size and channels are for images", shapes, "Leave them out.")

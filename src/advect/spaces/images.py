@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, pad
 
 from advect.spaces.steps import Step
 
@@ -37,20 +37,40 @@ class Pixels(Step):
 
     shape: tuple[int, ...]
     out: tuple[int, ...]
+    fit: str = "stretch"
     kind: ClassVar[str] = "pixels"
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        """Height and width before black margins are added (pad) or margins are cut off (crop)."""
+        before, after = (layout(shape) or shape for shape in (self.shape, self.out))
+        ratios = after[1] / before[1], after[2] / before[2]
+        if self.fit == "stretch" or ratios[0] == ratios[1]:
+            return after[1], after[2]
+        ratio = min(ratios) if self.fit == "pad" else max(ratios)
+        return max(1, round(before[1] * ratio)), max(1, round(before[2] * ratio))
+
+    @property
+    def margins(self) -> list[int]:
+        """Pixels to add (left, right, top, bottom); negative to cut off."""
+        _, height, width = layout(self.out) or self.out
+        gaps = width - self.inner[1], height - self.inner[0]
+        return [part for gap in gaps for part in (gap // 2, gap - gap // 2)]
 
     def apply(self, x: Tensor) -> Tensor:
         planes = _planes(x, self.shape)
-        channels, height, width = layout(self.out) or self.out
+        channels = (layout(self.out) or self.out)[0]
         if channels == 1 and planes.shape[1] == 3:
             luma = planes.new_tensor([0.299, 0.587, 0.114])
             planes = (planes * luma[:, None, None]).sum(1, keepdim=True)  # (n, 3, H, W) * (3, 1, 1)
-        return _flat(_resize(planes, (height, width)).expand(-1, channels, -1, -1), self.out)
+        planes = pad(_resize(planes, self.inner), self.margins)
+        return _flat(planes.expand(-1, channels, -1, -1), self.out)
 
     def invert(self, x: Tensor) -> Tensor:
         channels, height, width = layout(self.shape) or self.shape
         planes = _planes(x, self.out)
         planes = planes.mean(dim=1, keepdim=True) if channels == 1 else planes
+        planes = pad(planes, [-margin for margin in self.margins])
         if planes.shape[2:] != (height, width):  # axis by axis, by least squares
             tall = _inverse(height, planes.shape[2]).to(x.device)
             wide = _inverse(width, planes.shape[3]).to(x.device)
@@ -58,7 +78,8 @@ class Pixels(Step):
         return _flat(planes.expand(-1, channels, -1, -1), self.shape)
 
     def describe(self) -> str:
-        return f"images of shape {self.shape} as {self.out}"
+        fit = f" ({self.fit})" if any(self.margins) else ""
+        return f"images of shape {self.shape} as {self.out}{fit}"
 
 
 def image_shape(like: tuple[int, ...], channels: int, sides: tuple[int, int]) -> tuple[int, ...]:

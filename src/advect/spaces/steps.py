@@ -48,7 +48,8 @@ class Step:
 
     @classmethod
     def from_dict(cls, facts: Any) -> Self:
-        return cls(**{entry.name: _read(entry.type, facts[entry.name]) for entry in fields(cls)})
+        saved = [entry for entry in fields(cls) if entry.name in facts]  # 0.2 had fewer
+        return cls(**{entry.name: _read(entry.type, facts[entry.name]) for entry in saved})
 
 
 @dataclass(frozen=True, eq=False)

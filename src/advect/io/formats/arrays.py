@@ -22,15 +22,17 @@ from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name
 from advect.io.formats.guard import check_size, damaged
+from advect.io.formats.missing import without_missing
 from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"
 _LARGE = 1 << 26  # bytes of an array from which it is mapped
 
 
-def read_npy(path: Path) -> Content:
+def read_npy(path: Path, *, missing: str | None = None) -> Content:
     """One array of features (n, …) without labels."""
-    return Content(np.load(path, mmap_mode="r", allow_pickle=False), path=path)
+    content = Content(np.load(path, mmap_mode="r", allow_pickle=False), path=path)
+    return without_missing(content, missing)[0]
 
 
 def read_npz(
@@ -39,6 +41,7 @@ def read_npz(
     split: str | None = None,
     probabilities: Probabilities = None,
     target: str | Sequence[str] | None = None,
+    missing: str | None = None,
 ) -> Content:
     """Arrays ``x``, ``y``, ``weights``, ``classes``, ``columns``, ``probabilities``, ``targets``;
     or ``x_train``, ``y_train``, ``x_test``, …. Whole numbers in ``y`` that are not in ``classes``
@@ -69,7 +72,7 @@ def read_npz(
             probabilities = "probabilities"
     if probabilities not in (None, False, [False], []):
         fields["probabilities"] = archive.numbers(str(one_or_more(probabilities)[0]), 2)
-    return Content(x, path=path, **fields)
+    return without_missing(Content(x, path=path, **fields), missing)[0]
 
 
 def _joined(path: Path, parts: list[np.ndarray]) -> np.ndarray:

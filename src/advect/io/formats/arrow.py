@@ -45,20 +45,22 @@ def table_content(
     dtype: str | None = None,
     labels: list[Any] | None = None,
     narrow: bool = False,
+    gaps: bool = False,
 ) -> Content:
     """The samples of an Arrow table. ``path`` is the file or what to call the table.
 
     Args:
         categories: columns of categories whose values are known.
         labels: what the label column holds, if it is known.
-        narrow: read floats of 64 bits as float32, unless ``dtype`` says otherwise."""
+        narrow: read floats of 64 bits as float32, unless ``dtype`` says otherwise.
+        gaps: read missing features as NaN."""
     if categorical is not None:
         check_known("categorical", categorical, ("onehot",))
     if dtype is not None:
         check_known("dtype", str(dtype), ("float32", "float64"))
     refuse_if(len(table) == 0, "a table needs at least one row", f"none in {path}", "Add rows.")
     features = [
-        _feature(path, name, _cells(table, name), bool(categorical), categories.get(name))
+        _feature(path, name, _cells(table, name), bool(categorical), categories.get(name), gaps)
         for name in roles.features
     ]
     names = tuple(name for feature in features for name in feature.names)
@@ -69,7 +71,7 @@ def table_content(
     else:
         stored = [f.numbers for f in features if not (narrow and f.numbers.dtype.kind == "f")]
         dtypes = [number_dtype(numbers, path) for numbers in stored]
-        x = _joined(path, features, np.dtype(dtype or np.result_type(np.float32, *dtypes)))
+        x = _joined(path, features, np.dtype(dtype or np.result_type(np.float32, *dtypes)), gaps)
     if roles.label is not None and labels is None:
         labels = _labels(path, roles.label, _cells(table, roles.label))
     columns = [f.column for f in features if f.column and not grid]
@@ -99,24 +101,32 @@ def _cells(table: Any, name: str) -> Any:
     return pa.concat_arrays(table.column(name).chunks)
 
 
-def _joined(path: Any, features: list[Feature], dtype: np.dtype = _F64) -> np.ndarray:
-    """The numbers of several columns, (n, width); all must be finite."""
+def _joined(
+    path: Any, features: list[Feature], dtype: np.dtype = _F64, gaps: bool = False
+) -> np.ndarray:
+    """The numbers of several columns, (n, width); all must be finite, or NaN with ``gaps``."""
     n, width = len(features[0].numbers), sum(feature.numbers.shape[1] for feature in features)
     check_size(path, n * width * dtype.itemsize)
     with np.errstate(over="ignore"):
         parts = [feature.numbers.astype(dtype, copy=False) for feature in features]
     numbers = np.concatenate(parts, axis=1)
-    if not np.isfinite(numbers).all():
-        row, at = np.argwhere(~np.isfinite(numbers))[0]
+    bad = np.isinf(numbers) if gaps else ~np.isfinite(numbers)
+    if bad.any():
+        row, at = np.argwhere(bad)[0]
         name = [name for feature in features for name in feature.names][at]
         raise not_a_number(path, int(row), name, float(numbers[row, at]))
     return numbers
 
 
 def _feature(
-    path: Any, name: str, cells: Any, onehot: bool = False, known: Column | None = None
+    path: Any,
+    name: str,
+    cells: Any,
+    onehot: bool = False,
+    known: Column | None = None,
+    gaps: bool = False,
 ) -> Feature:
-    """A column as numbers, by its type."""
+    """A column as numbers, by its type; missing ones are NaN with ``gaps``, else an error."""
     n, lengths, declared = len(cells), [], cells.type
     while (
         types.is_list(cells.type)
@@ -139,21 +149,22 @@ def _feature(
     is_category = types.is_dictionary(cells.type)
     kind = cells.type.value_type if is_category else cells.type
     if known is not None and not lengths:
-        return _one_hot(path, name, cells, known)
+        return _one_hot(path, name, cells, known, gaps)
+    if not gaps or lengths:
+        _check_present(path, name, cells, n)
     if (
         types.is_boolean(kind)
         or types.is_integer(kind)
         or types.is_floating(kind)
         or types.is_decimal(kind)
     ):
-        _check_present(path, name, cells, n)
         cells = cells.dictionary_decode() if is_category else cells
-        cells = cells.cast("float64") if types.is_decimal(kind) else cells
+        as_float = types.is_decimal(kind) or (types.is_boolean(kind) and cells.null_count)
+        cells = cells.cast("float64") if as_float else cells
         numbers = cells.to_numpy(zero_copy_only=False).reshape(n, -1)
         typed = not lengths and not types.is_decimal(kind)
         column = Column(name, str(numbers.dtype)) if typed else None
         return Feature(name, numbers, tuple(lengths), column)
-    _check_present(path, name, cells, n)
     got = f"column {name!r} of {path} ({declared})"
     refuse_if(
         types.is_temporal(kind),
@@ -169,7 +180,7 @@ def _feature(
     )
     if not onehot:
         texts = cells.to_pylist()
-        row = next((row for row, text in enumerate(texts) if not is_number(text)), 0)
+        row = next((row for row, text in enumerate(texts) if text and not is_number(text)), 0)
         raise not_a_number(path, row, name, texts[row])
     values = {text.strip() for text in cells.unique().to_pylist() if text is not None} - {""}
     refuse_if(
@@ -179,7 +190,7 @@ def _feature(
         "Leave it out: columns=[…].",
     )
     category = "category" if is_category else "text"
-    return _one_hot(path, name, cells, Column(name, category, tuple(sorted(values))))
+    return _one_hot(path, name, cells, Column(name, category, tuple(sorted(values))), gaps)
 
 
 def _check_present(path: Any, name: str, cells: Any, n: int) -> None:
@@ -189,16 +200,18 @@ def _check_present(path: Any, name: str, cells: Any, n: int) -> None:
         raise not_a_number(path, at * n // len(cells), name, None)
 
 
-def _one_hot(path: Any, name: str, cells: Any, column: Column) -> Feature:
+def _one_hot(path: Any, name: str, cells: Any, column: Column, gaps: bool) -> Feature:
     texts = pc.utf8_trim_whitespace(cells.cast("string"))
     codes = pc.index_in(texts, pa.array([str(value) for value in column.values], "string"))
     codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
-    if codes.min() < 0:
-        row = int(np.argmin(codes))
-        if not texts[row].as_py():
+    numbers = np.eye(len(column.values), dtype=np.float32)[codes]
+    for row in np.flatnonzero(codes < 0).tolist():
+        if texts[row].as_py():
+            raise damaged(path, "a table", f"unknown category in {name!r}")
+        if not gaps:
             raise not_a_number(path, row, name, None)
-        raise damaged(path, "a table", f"unknown category in {name!r}")
-    return Feature(name, np.eye(len(column.values), dtype=np.float32)[codes], (), column)
+        numbers[row] = np.nan
+    return Feature(name, numbers, (), column)
 
 
 def _labels(path: Any, name: str, cells: Any) -> list[Any]:

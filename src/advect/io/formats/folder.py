@@ -6,7 +6,9 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -34,13 +36,29 @@ def read_folder(
     labels: bool = True,
     size: int | Sequence[int] | None = None,
     channels: str | None = None,
+    fit: str = "pad",
+    on_error: str = "raise",
 ) -> Content:
     """Images sorted by class and file name, with values from 0 to 1: (H, W) or (H, W, 3)."""
     if channels is not None:
         check_known("channels", channels, ("gray", "rgb"))
+    check_known("fit", fit, ("pad", "crop", "stretch"))
+    check_known("on_error", on_error, ("raise", "skip"))
     files, names = _find(path, labels)
-    images = Images(files, () if size is None else check_sides(size), channels)
-    return Content(images, names if labels else None, path=path)
+    decode = partial(
+        _decode, size=() if size is None else check_sides(size), channels=channels, fit=fit
+    )
+    if on_error == "skip":
+        bad = [at for at, file in enumerate(files) if not _is_readable(file, decode)]
+        files, names = (
+            np.delete(np.array(part, object), bad).tolist() for part in (files, names or files)
+        )
+        refuse_if(not files, "a folder needs an image that can be read", path, "Check the files.")
+        if bad:
+            warnings.warn(
+                f"{len(bad)} images of {path} cannot be read and are left out", stacklevel=4
+            )
+    return Content(Images(files, decode), names if labels else None, path=path)
 
 
 class Images:
@@ -48,9 +66,9 @@ class Images:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, files: list[Path], size: tuple[int, ...], channels: str | None) -> None:
-        self._files, self._size, self._channels = files, size, channels
-        self.shape = (len(files), *self._decode(files[0]).shape)
+    def __init__(self, files: list[Path], decode: Callable[[Path], np.ndarray]) -> None:
+        self._files, self._decode = files, decode
+        self.shape = (len(files), *decode(files[0]).shape)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         images = [self._decode(self._files[row]) for row in rows.tolist()]
@@ -63,23 +81,32 @@ class Images:
             )
         return np.stack(images)
 
-    def _decode(self, path: Path) -> np.ndarray:
-        from PIL import Image, ImageOps
 
-        # Pillow's decoders raise many kinds of errors on bad bytes
-        with reading(path, "an image", Exception), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                with Image.open(path, formats=_FORMATS) as file:
-                    if file.size[0] * file.size[1] > _MOST_PIXELS:
-                        raise Image.DecompressionBombError(f"{file.size[0]} × {file.size[1]}")
-                    image = convert(ImageOps.exif_transpose(file), self._channels, path)
-            except Image.DecompressionBombError as error:
-                got = f"{path} ({error})"
-                raise InputError("an image is too large to be safe", got, "Shrink it.") from None
-            if self._size:
-                image = image.resize(self._size[::-1], Image.Resampling.BILINEAR)
-            return np.asarray(image)
+def _decode(path: Path, size: tuple[int, ...], channels: str | None, fit: str) -> np.ndarray:
+    """An image as bytes (H, W) or (H, W, 3), upright, in this size if there is one."""
+    from PIL import Image, ImageOps
+
+    # Pillow's decoders raise many kinds of errors on bad bytes
+    with reading(path, "an image", Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(path, formats=_FORMATS) as file:
+                if file.size[0] * file.size[1] > _MOST_PIXELS:
+                    raise Image.DecompressionBombError(f"{file.size[0]} × {file.size[1]}")
+                image = convert(ImageOps.exif_transpose(file), channels, path)
+        except Image.DecompressionBombError as error:
+            got = f"{path} ({error})"
+            raise InputError("an image is too large to be safe", got, "Shrink it.") from None
+        if size:
+            resize = {"pad": ImageOps.pad, "crop": ImageOps.fit, "stretch": Image.Image.resize}[fit]
+            image = resize(image, size[::-1], Image.Resampling.BILINEAR)
+        return np.asarray(image)
+
+
+def _is_readable(path: Path, decode: Callable[[Path], np.ndarray]) -> bool:
+    with suppress(InputError):
+        return decode(path) is not None
+    return False
 
 
 def convert(image: Any, channels: str | None, where: object) -> Any:

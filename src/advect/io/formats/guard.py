@@ -89,7 +89,8 @@ def check_size(path: Path, size: int) -> None:
 
 def damaged(path: Path, kind: str, why: str) -> InputError:
     """The error for content that is not what it should be."""
-    remedy = "Restore it from a copy, create it again, or name its format: kind=…."
+    remedy = "Restore it from a copy, or create it again."
+    remedy += " on_error='skip' leaves it out." if kind == "an image" else ""
     return InputError(f"not {kind}, or damaged", f"{path} ({why})", remedy)
 
 

@@ -221,7 +221,10 @@ def check_names(path: object, names: Sequence[str]) -> None:
 
 def not_a_number(path: object, row: int, column: str, cell: object) -> InputError:
     """The error for a cell that is empty, not finite, or text."""
-    where, remedy = f"row {row}, column {column!r} of {path}", "Fill it in, or drop the row."
+    where, remedy = (
+        f"row {row}, column {column!r} of {path}",
+        "Fill it in, or pass missing='median', 'drop' or 'indicator'.",
+    )
     if cell is None or cell == "":
         return InputError("features must not be missing", f"an empty cell in {where}", remedy)
     if type(cell) is float:

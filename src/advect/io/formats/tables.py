@@ -19,6 +19,7 @@ from advect._util.checks import refuse_if
 from advect.io.formats.arrow import is_number, is_text, table_content
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_size, damaged, read_bytes
+from advect.io.formats.missing import without_missing
 from advect.io.formats.table import (
     LABEL,
     WEIGHT,
@@ -42,6 +43,7 @@ def read_csv(
     encoding: str = "utf-8-sig",
     categorical: str | None = None,
     dtype: str | None = None,
+    missing: str | None = None,
     **roles: Any,
 ) -> Content:
     """A table of numbers. Labels are ints if all are whole numbers, else text without spaces
@@ -75,8 +77,10 @@ def read_csv(
         as_label = text_labels(set(labels) - {""})
         labels = [as_label(label) if label else None for label in labels]
     options = {"categorical": categorical, "dtype": dtype, "labels": labels, "narrow": True}
+    options["gaps"] = missing is not None
     read = table_content(path, table, columns, **options)
-    return read if has_header else replace(read, columns=None, table=None)
+    read = read if has_header else replace(read, columns=None, table=None)
+    return without_missing(read, missing)[0]
 
 
 def _first_line(path: Path, text: str, delimiter: str | None) -> tuple[str, list[str]]:
@@ -143,7 +147,12 @@ def _frame(content: Content) -> Any:
 
 
 def read_parquet(
-    path: Path, *, categorical: str | None = None, dtype: str | None = None, **roles: Any
+    path: Path,
+    *,
+    categorical: str | None = None,
+    dtype: str | None = None,
+    missing: str | None = None,
+    **roles: Any,
 ) -> Content:
     """A table of numbers. A single column of lists of one length holds samples of that shape;
     uint8 lists of two or more axes are images."""
@@ -162,7 +171,8 @@ def read_parquet(
     table.validate(full=True)  # a damaged index may lie outside its dictionary
     if len(table) != n:
         raise damaged(path, _PARQUET, f"{len(table)} rows where {n} are declared")
-    return table_content(path, table, columns, categorical=categorical, dtype=dtype)
+    options = {"categorical": categorical, "dtype": dtype, "gaps": missing is not None}
+    return without_missing(table_content(path, table, columns, **options), missing)[0]
 
 
 def _check_size(path: Path, facts: Any, schema: Any) -> None:
