@@ -15,5 +15,8 @@ for day in range(6):
         window = window.replace(x=darker)
     found = ad.drift(reference, window, level=0.05 / 6, max_samples=500)
     alarms.append(found.drifted)
-    print(f"day {day}:", "drift in class " + str(found.changed_classes) if found.drifted else "no drift")
+    print(
+        f"day {day}:",
+        "drift in class " + str(found.changed_classes) if found.drifted else "no drift",
+    )
 print(f"{sum(alarms[:3])} false alarms, {sum(alarms[3:])} of 3 found")

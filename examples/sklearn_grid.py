@@ -20,6 +20,7 @@ def accuracy(rows: slice, **settings: float) -> float:
     return model.score(tilted[rows], y[rows])
 
 
-best = max(ParameterGrid({"label_weight": [0.5, 2.0], "n_steps": [10, 30]}), key=lambda p: accuracy(target, **p))
+grid = ParameterGrid({"label_weight": [0.5, 2.0], "n_steps": [10, 30]})
+best = max(grid, key=lambda settings: accuracy(target, **settings))
 alone = LogisticRegression(max_iter=2000).fit(x[source], y[source]).score(tilted[fresh], y[fresh])
 print(best, f"accuracy {alone:.2f} without, {accuracy(fresh, **best):.2f} with the transport")

@@ -7,7 +7,6 @@ tested on the other (docs/choosing-parameters.md).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -31,7 +30,6 @@ from advect.ot.minibatch import MiniBatch
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver
 from advect.spaces.images import brightness_range
-from advect.transport.matchings import names_contradicted
 from advect.transport.transport import check_dataset
 
 _N_LOOKED_AT = 500  # samples
@@ -173,12 +171,6 @@ def suggest_label(
         return label, shown, reason
     names = [spelled(name) for name, count in source.counts.items() if count]
     same = f"both sides have the same {len(names)} class names"
-    # Numbers may be arbitrary codes, so they do not count against clear evidence.
-    if all(re.fullmatch(r"-?[\d.]+", name) for name in names) and names_contradicted(
-        GroundCost(label=label), *sides
-    ):
-        why = f"{same}, but they are numbers that the class distributions contradict; label=ad.ByName() uses them"
-        return label, shown, f"{reason}; {why}"
     return ByName(), "ByName", f"{same}; label=ad.Bures() compares class distributions instead"
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from advect.cost import GroundCost, PairCost
+from advect.cost import PairCost
 from advect.cost.names import spelled
-from advect.data.dataset import LabeledDataset
 from advect.data.labels import occurring_classes
 from advect.transport.class_tables import class_distances
 from advect.transport.sampling_error import class_cost_error
@@ -81,16 +80,3 @@ def _assigned(squared: np.ndarray) -> np.ndarray:
     table = np.zeros_like(squared)
     table[linear_sum_assignment(squared)] = 1.0
     return table
-
-
-def names_contradicted(cost: GroundCost, source: LabeledDataset, target: LabeledDataset) -> bool:
-    """Whether the best class matching keeps less than a third of the names that both datasets have, and is
-    better than matching by name by more than noise.
-    """
-    found = Matchings.of(cost.fitted(source, target).between(source, target))
-    if found is None:
-        return False
-    names = found.by_names()
-    # A random matching keeps one name on average, however many there are.
-    few = 3 * float((names * found.best).sum()) < float(found.best.sum())
-    return few and not found.is_within_noise(names)

@@ -13,9 +13,7 @@ from advect.io.formats.content import Content
 _ROWS = ("labels", "weights", "probabilities", "targets")
 
 
-def without_missing(
-    content: Content, missing: str | None
-) -> tuple[Content, np.ndarray | slice]:
+def without_missing(content: Content, missing: str | None) -> tuple[Content, np.ndarray | slice]:
     """The samples without NaN, and which rows stay; ``missing=None`` changes nothing."""
     rows: np.ndarray | slice = slice(None)
     if missing is None:
