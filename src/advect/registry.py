@@ -1,8 +1,8 @@
 """The table of short names, such as "adam", that stand for classes in text: on the command line, in TOML
 files and in ``DatasetTransport``.
 
-A kind is called like the parameter that takes its objects, so a signature shows where a name can be
-used. Classes are imported only when they are needed."""
+A kind has the name of the parameter that takes its objects, so a signature shows where a name can be used.
+Classes are imported only when they are needed."""
 
 from __future__ import annotations
 

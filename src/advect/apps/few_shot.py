@@ -7,7 +7,7 @@ Most methods borrow the variation within classes of the source:
 
     x_new = s_i + (x_j − μ_j) ,     j drawn from the source by P(source class | class of s_i)
 
-A flow ends on the few samples s_i, while a classifier lacks the variation within a class, which is similar
+A flow ends on the few samples s_i, but a classifier needs the variation within a class, which is similar
 across classes. Means are those of the target, residuals those of the source.
 """
 

@@ -1,5 +1,5 @@
-"""Classify data with a frozen model of other data: the data flows to where the model works (paper,
-section 6.3).
+"""Classify data with a frozen model of other data: the data flows to the data of the model (paper, section
+6.3).
 
 The model is queried and never changed. Labels of the data are used where they are known, pseudo-labels
 where none are; a map carries samples without labels and new samples.
@@ -80,7 +80,7 @@ def compared(answers: Mapping[str, Sequence[Hashable]], truth: Sequence[Hashable
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A model, the reference in the space of the flow, and how data gets there."""
+    """A model, the reference in the space of the flow, and the maps to that space."""
 
     model: Any
     encoder: Any
@@ -91,7 +91,7 @@ class _Task:
     posterior: str
 
     def encoded(self, samples: Any) -> Any:
-        """New samples as they came, or their features where these flow."""
+        """New samples unchanged, or their features if these flow."""
         check_columns(samples, self.columns)
         with suppress(AttributeError):  # a dataset
             samples = samples.samples
@@ -139,7 +139,7 @@ class Repurposed(Result):
         accuracy: on the labels that the flow used; None without labels. ``comparison`` says how well
             new samples are classified.
         result: the flow.  map: carries new samples.
-        labeling: the labels that stood in, and why, if the data has none.
+        labeling: the substitute labels and the reason, if the data has no labels.
     """
 
     title = "Frozen model on other data"
@@ -231,7 +231,7 @@ def repurpose(
     """Classify data with a frozen model of other data, by moving the data to the model.
 
     The data flows to a sample of what the model was trained on. The model classifies it there, and its
-    answers are translated into classes of the data. ``comparison`` says whether the flow was worth it.
+    answers are translated into classes of the data. ``comparison`` says whether the flow improves the accuracy.
 
     Args:
         model: a torch module, a scikit-learn estimator, or a function from samples to class names or
@@ -300,7 +300,7 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Choice:
     """Another flow with four fifths of the labels, and all methods on the others."""
     y = labeled.y.cpu().numpy()
     aside = folds_of(y, _HELD_OUT) == 0
-    aside &= np.isin(y, y[~aside])  # a class that no method has seen would not tell them apart
+    aside &= np.isin(y, y[~aside])  # a class that no method has seen does not distinguish them
     if len(labeled) < _MIN_LABELS or not aside.any():
         too_few = f"Methods cannot be compared: {len(labeled)} labeled samples are too few."
         return Choice(FLOW, {}, 0, too_few)

@@ -47,10 +47,10 @@ def flow(
     report: Report = True,
     write: Write = WRITE,
 ) -> None:
-    """Move a dataset toward another one, or along the gradient flow of any sum of functionals.
+    """Move a dataset to another one, or along the gradient flow of a sum of functionals.
 
     Args:
-        source: The dataset that moves.
+        source: The dataset to move.
         target: The dataset to move toward.
 
     Example:
@@ -68,7 +68,7 @@ def flow(
 def resume(
     run: Path, *, n_steps: int | None = None, report: Report = True, write: Write = WRITE
 ) -> None:
-    """Continue a flow, bit for bit as if it had not been interrupted, or with more steps.
+    """Continue an interrupted flow with identical results, or add more steps.
 
     Args:
         run: The directory of the run.

@@ -202,7 +202,7 @@ class Draw:
             self.n is not None and self.max_samples is not None,
             "n and max_samples exclude each other",
             f"{self.n} and {self.max_samples}",
-            "Pass the one that you mean.",
+            "Pass one of them.",
         )
         refuse_if(
             self.balanced and self.n is None and self.max_samples is None,

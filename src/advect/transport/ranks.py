@@ -57,8 +57,8 @@ class ShardedTriple(Triple):
         return ShardedCost(rows, len(self.weights[side == "target"]), self.group)
 
     def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
-        """As on one rank, from and to potentials of all samples; those without mass have 0."""
-        # Solvers see samples with mass only; states hold potentials of all samples.
+        """The step of one rank. It takes and returns potentials of all samples, 0 for those without mass."""
+        # Solvers get samples with mass only; states hold potentials of all samples.
         rows, columns = self.masses
         at = {"f": rows, "g": columns, "self": rows}
         warm = {name: values[at[name]] for name, values in warm.items()}

@@ -46,7 +46,7 @@ def table_content(
     labels: list[Any] | None = None,
     narrow: bool = False,
 ) -> Content:
-    """The samples of an Arrow table. ``path`` is the file or what to call the table.
+    """The samples of an Arrow table. ``path`` is the file, or a name of the table for messages.
 
     Args:
         categories: columns of categories whose values are known.
