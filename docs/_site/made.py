@@ -12,9 +12,9 @@ from sphinx.application import Sphinx
 
 NOTEBOOKS = """# Notebooks
 
-The tutorial and the stories of the gallery as notebooks, made from the same sources; `make notebooks` writes them to
-`out/notebooks`. They come without results: open one in Jupyter, with advect installed, and run it. None needs a network.
-Every entry of the [gallery](../auto_gallery/index) has its own to download at its end.
+The tutorial and some scripts of the gallery as notebooks. `make notebooks` writes them to `out/notebooks`.
+They have no outputs: open one in Jupyter, with advect installed, and run it. They need no network.
+Each page of the [gallery](../auto_gallery/index) has a link to its notebook.
 
 | what | notebook |
 | --- | --- |
