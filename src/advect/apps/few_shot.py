@@ -1,4 +1,4 @@
-"""Methods that enlarge a few target samples with a source dataset (beyond the paper, but for ``final``).
+"""Methods that enlarge a few target samples with a source dataset (only ``final`` is in the paper).
 
 A method is a function of a ``Task`` that returns more samples under the target's classes, or None.
 ``METHODS`` has them by name; a new one is a function and an entry there.

@@ -2,7 +2,7 @@
 6.3).
 
 The model is queried and never changed. Labels of the data are used where they are known, pseudo-labels
-where none are; a map carries samples without labels and new samples.
+where none are; a map is applied to samples without labels and to new samples.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from advect.transport.transport import check_dataset
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
 _METHODS = (NO_FLOW, POSTERIOR, FLOW)  # the simplest first: of equally good ones it is recommended
 _ADVICE = {
-    FLOW: "Flow, then ask the model",
-    NO_FLOW: "Do not flow: ask the model directly, through the class matching",
+    FLOW: "Flow, then apply the model",
+    NO_FLOW: "Do not flow: apply the model directly, through the class matching",
     POSTERIOR: "Do not flow: use the posterior of the map, without the model",
 }
 _LABEL = Bures()
@@ -138,7 +138,7 @@ class Repurposed(Result):
         matching: of the data's classes with the model's.
         accuracy: on the labels that the flow used; None without labels. ``comparison`` says how well
             new samples are classified.
-        result: the flow.  map: carries new samples.
+        result: the flow.  map: the map for new samples.
         labeling: the substitute labels and the reason, if the data has no labels.
     """
 
@@ -193,9 +193,9 @@ class Repurposed(Result):
     def predict(self, samples: Any, method: str = FLOW) -> list[Hashable]:
         """Predict the classes of new samples, in the space of the data.
 
-        Method ``"flow"`` carries them by the map and asks the model, ``"no flow"`` asks the model
-        directly, ``"posterior"`` uses the posterior of the map, ``"recommended"`` is the method that
-        ``comparison`` recommends.
+        Method ``"flow"`` applies the map and then the model, ``"no flow"`` applies the model directly,
+        ``"posterior"`` uses the posterior of the map, ``"recommended"`` is the method that ``comparison``
+        recommends.
         """
         check_known("method", method, (*_METHODS, "recommended"))
         method = self.comparison.method if method == "recommended" else method
@@ -271,7 +271,7 @@ def repurpose(
     )
     there, start = encoded(reference, encoder), encoded(data, encoder)
     task = _Task(model, encoder, data.sample_shape, data.columns, there, options, posterior)
-    task.ask(there.samples[:1])  # a model that cannot answer fails before a long flow
+    task.ask(there.samples[:1])  # a model that fails does so before a long flow
     labeling, labeled = None, data.labeled
     if not bool(labeled.any()):
         codes = answer_codes(task.ask(start.samples), reference.classes)
@@ -279,7 +279,7 @@ def repurpose(
     moving = start.subset(labeled) if labeling is None else labeling.dataset
     result, fitted = task.flow(moving)
     flowed = result.dataset
-    if len(moving) < len(data):  # the labeled part has flowed, the map carries the rest
+    if len(moving) < len(data):  # the labeled part has flowed, the map moves the rest
         x = torch.empty_like(start.x)
         rest: Tensor = torch.as_tensor(fitted.transform(start.samples[~labeled]))
         x[labeled], x[~labeled] = flowed.x.to(x.dtype), rest.reshape(len(rest), -1).to(x)

@@ -198,7 +198,7 @@ def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
 
 
 def _signals_as_interrupts() -> None:
-    """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
+    """Convert termination signals to ``KeyboardInterrupt``, except those that the process ignores."""
     signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     if threading.current_thread() is threading.main_thread():  # others cannot set handlers
         for number in filter(None, signals):

@@ -119,7 +119,7 @@ def as_table(kind: str, made: Any) -> dict[str, str]:
 
 
 def _native(text: str) -> Any:
-    """A number or truth value where the text stands for one."""
+    """A number or truth value if the text is one, otherwise the text."""
     value = query.guess(text)
     return value if "," not in text and as_text(value) == text else text
 

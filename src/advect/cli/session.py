@@ -296,7 +296,7 @@ def say(message: str) -> None:
 
 
 def _print(text: str, stream: Any) -> None:
-    """Print a text, control characters escaped; ASCII only if the stream knows no more."""
+    """Print a text with escaped control characters; ASCII only if the stream requires it."""
     text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
     try:
         print(text, file=stream, flush=True)

@@ -75,7 +75,7 @@ class FeatureCost(ABC):
             raise InputError(
                 f"an {type(self).__name__} maps samples, not Gaussian laws: their images under "
                 "a nonlinear map are not Gaussian",
-                f"a dataset that carries {len(data.law)} laws",
+                f"a dataset with {len(data.law)} laws",
                 "Let laws be estimated from embedded samples: FeatureDriven in a flow, "
                 ".replace(law=None, law_index=None) for "
                 "a distance. Or embed the samples first.",

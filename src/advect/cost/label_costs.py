@@ -80,7 +80,7 @@ class ExactLabelOT(LabelCost):
         if source.law is not None or target.law is not None:
             raise InputError(
                 "ExactLabelOT compares samples, not Gaussian laws",
-                "a dataset that carries laws",
+                "a dataset with laws",
                 "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
                 "law_index=None), FeatureDriven in a flow.",
             )

@@ -280,7 +280,7 @@ class LabelCost(ABC):
 
     @property
     def estimates_covariances(self) -> bool:
-        """Whether full covariances of classes are estimated where datasets carry no laws."""
+        """Whether full covariances of classes are estimated for datasets without laws."""
         return False
 
 
@@ -290,8 +290,8 @@ class Bures(LabelCost):
     − 1.
 
     Full covariances are never formed: with class factors A, B the last term is the nuclear norm of
-    A Bᵀ, of the size of the smaller of samples and dimensions. Laws that the dataset carries are
-    used instead of estimates.
+    A Bᵀ, of the size of the smaller of samples and dimensions. Given laws of a dataset are used instead of
+    estimates.
 
     Distances are computed at each call, from float64 laws about the centres of the classes. For float64
     datasets they are exact to rounding: the error is at most 1e-9 of the distance or 1e-13 of the traces,
@@ -377,7 +377,7 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
             f"a label cost must return a matrix {shape}, a row for each law of the source and a "
             "column for each law of the target",
             f"shape {tuple(distances.shape)}",
-            "There is one law for each class, or for each sample where a dataset carries a law_index.",
+            "There is one law for each class, or for each sample of a dataset with a law_index.",
         )
     distances = distances if distances.is_floating_point() else distances.to(source.x)
     check_finite("the label distances", distances, "Check the label laws.")

@@ -53,7 +53,7 @@ def as_features(x: Any) -> Tensor:
         values.layout != torch.strided or values.is_complex(),
         "features must be real and dense",
         f"{values.layout}, {values.dtype}",
-        "Pass x.to_dense(), and real and imaginary parts as features of their own.",
+        "Pass x.to_dense(), and real and imaginary parts as separate features.",
     )
     if values.ndim == 1:
         values = values[:, None]
@@ -162,7 +162,7 @@ def as_class_names(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Different names, none of them missing."""
     names = tuple(_labels(classes))
     if None in names or len(set(names)) < len(names):
-        remedy = "Give each class a name of its own; leave missing labels out of classes."
+        remedy = "Give each class a different name; leave missing labels out of classes."
         raise InputError("class names must differ, and none may be missing", names, remedy)
     return names
 

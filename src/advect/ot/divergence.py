@@ -102,10 +102,10 @@ def warn_unresolved(solved: Divergence) -> None:
     """Warn if the three problems are solved; their difference is below the error."""
     if solved.met or solved.equal:
         warnings.warn(
-            f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are "
+            f"the divergence is {solved.value:.3e} with an error of {solved.error:.1e}: the measures are "
             "too close for this dtype, "
-            "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large "
-            "against the costs, or ExactOT.",
+            "tolerance and epsilon. Use float64 without tol, a smaller epsilon if it is large "
+            "compared with the costs, or ExactOT.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -64,7 +64,7 @@ class Scale:
         needed = torch.finfo(torch.float64).eps * self.largest
         if self.epsilon < needed:
             raise InputError(
-                f"epsilon must be above {needed:.1e}, what float64 can tell apart among costs up "
+                f"epsilon must be above {needed:.1e}, the resolution of float64 for costs up "
                 f"to {self.largest:.3g}",
                 f"{self.epsilon:g}",
                 "Raise it, or use ad.ExactOT() for exact transport.",

@@ -239,7 +239,7 @@ class Iteration:
         return self._solve_directly(residual, diagonal, weights)
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor, weights: Tensor) -> Tensor:
-        """Solve S δ = residual in float64. The shift stands for the constants that S ignores."""
+        """Solve S δ = residual in float64. The shift regularises the null space of S, the constants."""
         # With D = diag(c), S = D^½ (I − Zᵀ Z) D^½ for Z = diag(weights)^½ K diag(b v) D^-½, whose
         # singular values are at most 1; the constants are the singular vectors of 1.
         root, left = diagonal.double().sqrt(), weights.sqrt()

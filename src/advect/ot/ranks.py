@@ -183,7 +183,7 @@ class Group:
     def _collective(self, payload: Tensor) -> Iterator[None]:
         if self.parted:
             raise LostRankError(
-                f"rank {self.rank} of {self.size} was interrupted or has lost another one. Start "
+                f"rank {self.rank} of {self.size} was interrupted or has lost another rank. Start "
                 "all ranks again."
             )
         begun = time.perf_counter()

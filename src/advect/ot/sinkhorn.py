@@ -61,7 +61,7 @@ class Sinkhorn(Solver):
         tol: stop when the L1 error of the marginals is below this. By default 1e-8 in float64 and
             1e-5 in float32, or what rounding allows at this epsilon, up to 1e-3.
         max_iter: iterations before it stops with a ``ConvergenceWarning``.
-        memory_limit: bytes (or "2GiB") that a solve may use besides a cost matrix; by default half of
+        memory_limit: bytes (or "2GiB") that a solve may use in addition to a cost matrix; by default half of
             the free memory. A kernel that does not fit is computed in blocks, with the same result.
         reach: distance in units of the features beyond which it is cheaper to leave mass behind; None
             transports all mass. The marginals are then penalised by reach² KL (as in geomloss): a pair

@@ -111,7 +111,7 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
     zeros = [torch.zeros_like(data.weights) for data in (pairs[0].source, pairs[0].target)]
     if not pairs[0].has_labels or all(side.law is not None for side in pairs[0].sides):
         return zeros[0], zeros[1]
-    first, second = (  # laws that a dataset carries do not depend on its samples
+    first, second = (  # given laws do not depend on the samples
         side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
     )
     sides = first, second
