@@ -35,7 +35,7 @@ _ADVICE = {
     CLUSTERS: "Clusters of the samples are used as classes: the model does not recognize the data. Without "
     "labels, the match between clusters and classes of the model cannot be checked",
     FEATURE_CLUSTERS: "Clusters of the model's features are used as classes: the model recognizes the data",
-    ANSWERS: "Do not flow: apply the model directly, which recognizes the data",
+    ANSWERS: "Do not flow: ask the model directly, which recognizes the data",
 }
 
 

@@ -50,7 +50,7 @@ FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
 _METHODS = (NO_FLOW, POSTERIOR, FLOW)  # the simplest first: of equally good ones it is recommended
 _ADVICE = {
     FLOW: "Flow, then apply the model",
-    NO_FLOW: "Do not flow: apply the model directly, through the class matching",
+    NO_FLOW: "Do not flow: ask the model directly, through the class matching",
     POSTERIOR: "Do not flow: use the posterior of the map, without the model",
 }
 _LABEL = Bures()

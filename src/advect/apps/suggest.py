@@ -92,8 +92,8 @@ def suggest(
 ) -> Suggestion:
     """Suggest epsilon, label weight, label cost, solver, class masses and steps of a flow.
 
-    Use it before the first flow between two datasets, or if a flow mixed its classes. The settings suit
-    flows whose result is used by class. To compare a distance with published ones, use the defaults.
+    Use it before the first flow between two datasets, or where a flow mixed its classes. It is made
+    for flows whose end is used by class; to compare a distance with published ones, keep the defaults.
 
     Args:
         source, target: labeled datasets in one feature space (``ad.harmonize``).

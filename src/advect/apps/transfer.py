@@ -172,8 +172,8 @@ def transfer(
             tensors, to compare methods by. By default logistic regression.
         seed: seed for sampling.
         n_steps, step_size: Euler steps of the flow.
-        label_weight: weight of the label cost. A few samples represent their class poorly, so it is larger
-            than in other functions, and the solver's epsilon is smaller.
+        label_weight: weight of the label cost. Few samples say little about their class, so it is
+            larger than elsewhere, and the solver's epsilon is smaller.
         label: the label cost; ``Bures(diagonal=True)`` and ``MeansOnly()`` are faster.
         solver: solver of the transport problems.
         bounds: range of the features, for instance (0, 1) for images.

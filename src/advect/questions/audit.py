@@ -75,9 +75,9 @@ def audit(
         data: the dataset. Samples without a label get a proposed label.
         reference: trusted samples in the same feature space (``ad.harmonize``). Classes and class
             proportions may differ.
-        embedding: representation in which distances are computed. ``"auto"``: images unchanged, columns of
-            tables divided by their deviations. None: features as they are. Otherwise as in
-            ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
+        embedding: representation in which distances are computed. ``"auto"``: images as they are,
+            columns of tables divided by their deviations. None: features as they are. Otherwise as
+            in ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
         seed: seed of a random embedding.
         progress: None shows slow progress, False is silent, a function gets (done, total).
 

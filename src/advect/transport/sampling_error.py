@@ -74,7 +74,7 @@ def energy_error(divergence: Divergence, pairs: Pairs) -> float:
     for data, contributions, through_laws in parts:
         weights = data.weights.double()
         rows = weights > 0
-        # ψ up to a constant: the derivative of the energy in the mass of a sample
+        # ψ up to a constant: what a little more mass at a sample adds to the energy
         variation = (contributions.double() / weights + through_laws)[rows]
         total += float(_variance(variation, weights[rows], data.y[rows] + 1))  # −1 is no class
     return math.sqrt(total)
@@ -111,7 +111,7 @@ def _through_laws(divergence: Divergence, pairs: Pairs) -> tuple[Tensor, Tensor]
     zeros = [torch.zeros_like(data.weights) for data in (pairs[0].source, pairs[0].target)]
     if not pairs[0].has_labels or all(side.law is not None for side in pairs[0].sides):
         return zeros[0], zeros[1]
-    first, second = (  # given laws do not depend on the samples
+    first, second = (  # laws that a dataset carries do not depend on its samples
         side._replace(x=side.x.detach().requires_grad_(side.law is None)) for side in pairs[0].sides
     )
     sides = first, second
