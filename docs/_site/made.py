@@ -12,11 +12,11 @@ from sphinx.application import Sphinx
 
 NOTEBOOKS = """# Notebooks
 
-The tutorial and some scripts of the gallery as notebooks. `make notebooks` writes them to `out/notebooks`.
-They have no outputs: open one in Jupyter, with advect installed, and run it. They need no network.
-Each page of the [gallery](../auto_gallery/index) has a link to its notebook.
+The tutorial and the stories of the gallery as notebooks, made from the same sources; `make notebooks` writes them to
+`out/notebooks`. They contain no results: open one in Jupyter, with advect installed, and run it. None needs a network.
+Every entry of the [gallery](../auto_gallery/index) offers a notebook too.
 
-| what | notebook |
+| content | notebook |
 | --- | --- |
 """
 

@@ -88,7 +88,7 @@ def check_size(path: Path, size: int) -> None:
 
 
 def damaged(path: Path, kind: str, why: str) -> InputError:
-    """The error for damaged content."""
+    """The error for content that is not what it should be."""
     remedy = "Restore it from a copy, create it again, or name its format: kind=…."
     return InputError(f"not {kind}, or damaged", f"{path} ({why})", remedy)
 
