@@ -69,13 +69,16 @@ bench: $(STAMP)
 results: $(STAMP)
 	$(BIN)/python experiments/report.py
 
-# Sphinx and its like. The gallery's scripts run, each once until it changes; ADVECT_DOCS_GALLERY=0 leaves them out.
+# Sphinx and its extensions. Each gallery script runs once until it changes; ADVECT_DOCS_GALLERY=0 skips them.
 $(VENV)/.docs: $(STAMP)
+	@echo "installing Sphinx and its extensions…"
 	@$(PIP) --editable '.[docs]' $(QUIETLY)
 	@touch $@
 
 docs: $(VENV)/.docs
+	@echo "docs 1/2: running the gallery and building the pages (about two minutes)…"
 	@$(BIN)/python -m sphinx -q -W --keep-going docs out/docs
+	@echo "docs 2/2: checking links…"
 	@$(BIN)/python docs/_site/links.py out/docs
 	@echo "open out/docs/index.html"
 

@@ -60,7 +60,7 @@ RESULTS = {  # what the text says, and the call
         lambda x: x[:, :1] @ x[:1, :1].expand(1, 3), SOURCE, NAMED, **FLOW
     ),
     "known labels +12": lambda: ad.apps.label(HALF, progress=False),
-    "labels in doubt": lambda: ad.audit(NAMED, TARGET, progress=False),
+    "suspected label errors": lambda: ad.audit(NAMED, TARGET, progress=False),
     "beyond the floor": lambda: ad.compare(NAMED, NAMED, repeats=2, progress=False),
     "drifted +no": lambda: ad.drift(NAMED, NAMED, progress=False),
     "samples of a +24": lambda: ad.interpolate(NAMED, TARGET, 0.5),

@@ -30,7 +30,7 @@ pytestmark = [
         not all(map(importlib.util.find_spec, PARTS)), reason="advect[docs] is not installed"
     ),
 ]
-STORIES = ("text", "tables", "images")
+STORIES = ("imbalanced", "regression")
 
 
 def part(name: str) -> ModuleType:

@@ -6,7 +6,7 @@ from advect.cli.app import COMMANDS, GROUPS, Command, build_app
 
 
 def page(command: Command) -> str:
-    """What ``advect COMMAND --help`` says, with the example at its end."""
+    """The output of ``advect COMMAND --help``, with the example at the end."""
     text = build_app()[command.name].generate_docs(heading_level=1)
     lines = text.splitlines()
     lines[0] = f"# advect {command.name}"
@@ -19,14 +19,14 @@ def index() -> str:
     parts = [
         "# Commands",
         "",
-        "What `advect COMMAND --help` says, of every command. [Command line](../command-line.md) is the guide.",
+        "The output of `advect COMMAND --help` for every command. See [Command line](../command-line.md) for a guide.",
         "",
     ]
     for group in GROUPS:
         chosen = [command for command in COMMANDS if command.group == group]
         if not chosen:
             continue
-        parts += [f"## {group}", "", "| command | what it does |", "| --- | --- |"]
+        parts += [f"## {group}", "", "| command | description |", "| --- | --- |"]
         parts += [f"| [`{c.name}`](commands/{c.name}.md) | {c.line} |" for c in chosen] + [""]
     listed = [f"commands/{command.name}" for command in COMMANDS]
     return "\n".join([*parts, "```{toctree}", ":hidden:", "", *listed, "```", ""])

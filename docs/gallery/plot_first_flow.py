@@ -2,12 +2,12 @@
 A first flow
 ============
 
-Three classes flow to three others, each class as a whole. This is the shortest script: two
-datasets, a functional, a flow, a figure.
+Three classes move to three other classes. This is the shortest script: it needs two datasets, a
+functional and a flow.
 """
 
 # %%
-# Two labeled datasets in the plane, the second shifted and rotated.
+# Two labeled datasets in the plane. The second one is shifted and rotated.
 import torch
 
 import advect as ad
@@ -18,14 +18,14 @@ source = ad.datasets.gaussians(150, generator=draw)
 target = ad.datasets.gaussians(150, shift=(8.0, 2.0), rotation=0.8, generator=draw)
 
 # %%
-# The flow decreases the distance between them; ``Recorder`` keeps every step for the figure.
+# The flow decreases the distance to the target. ``Recorder`` stores the steps for the figure.
 result = ad.flow(
     source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20, callbacks=[ad.Recorder()]
 )
 print(result)
 
 # %%
-# Dots are samples, hollow marks the target; colours are classes.
+# Dots are samples and hollow marks are the target. Colors are classes, lines are paths.
 figure = viz.particles(
-    [result.trajectory[step] for step in (0, 2, 20)], target, trails=result.trajectory
+    [result.trajectory[step] for step in (0, 20)], target, trails=result.trajectory
 )

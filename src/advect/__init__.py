@@ -1,8 +1,8 @@
 """advect moves labeled datasets along gradient flows in probability space.
 
-The public names are listed once, in ``__init__.pyi``, and imported when they are first used, so
-that ``advect --help`` answers before torch could be loaded. See README.md for a first look and
-docs/paper.md for where each equation lives."""
+The public names are listed once, in ``__init__.pyi``, and imported when they are first used, so that
+``advect --help`` does not import torch. See README.md for a first look and docs/paper.md for where each
+equation lives."""
 
 import lazy_loader as _lazy
 
@@ -13,9 +13,9 @@ _ROOMS = ("apps", "datasets", "distributed", "maps", "ot", "testing", "viz")
 
 
 def __getattr__(name: str):
-    """A public name; for one that is in a room, where it is."""
+    """Import a public name; the error for a name of a subpackage says where it is."""
     if name in __all__ or name.startswith("_"):
         return _found(name)
     rooms = [room for room in _ROOMS if name in dir(_found(room))]
-    hint = f"; it is advect.{rooms[0]}.{name}" if rooms else "; dir(advect) lists what there is"
+    hint = f"; it is advect.{rooms[0]}.{name}" if rooms else "; dir(advect) lists the public names"
     raise AttributeError(f"module 'advect' has no attribute {name!r}{hint}")

@@ -1,11 +1,11 @@
-"""What advect raises and warns with.
+"""Errors and warnings of advect.
 
-Every message says three things: what was wrong, what was got, what to do about it.
+Every message states what is wrong, what was given and what to do.
 """
 
 
 class AdvectError(Exception):
-    """Base of every error that advect raises on purpose.
+    """Base class of the errors of advect.
 
     Example:
         >>> import advect as ad
@@ -33,9 +33,8 @@ class InputError(AdvectError, ValueError):
         super().__init__(f"{what}; got {got}. {remedy}")
         self.what, self.got, self.remedy = what, got, remedy
 
-    def __reduce__(
-        self,
-    ):  # three arguments in, one message out: tell pickle (joblib workers raise these)
+    # pickle needs the three arguments of the constructor (joblib workers raise these errors)
+    def __reduce__(self):
         return type(self), (self.what, self.got, self.remedy)
 
 

@@ -1,8 +1,8 @@
-"""The table of short names, such as "adam", that stand for classes in text: on the command line, in TOML
-files and in ``DatasetTransport``.
+"""The table of short names of classes, such as "adam", for the command line, TOML files and
+``DatasetTransport``.
 
-A kind is called like the parameter that takes its objects, so a signature shows where a name can be
-used. Classes are imported only when they are needed."""
+A kind has the name of the parameter that takes its objects, so a signature shows where a name can be used.
+Classes are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def register(kind: str, name: str, target: Any) -> None:
 
 
 def lookup(kind: str, name: str) -> Any:
-    """The class or function that a name stands for."""
+    """The class or function with this name."""
     check_known(kind.replace("_", " "), name, _NAMES[kind])
     target = _NAMES[kind][name]
     if type(target) is not str:

@@ -298,7 +298,7 @@ def test_errors(tmp_path):
         (lambda: pairwise([data, data], n_jobs=0), "n_jobs"),
         (lambda: pairwise([data, data], store=tmp_path / "file"), "store"),
         (lambda: pairwise([data, data])["0", "2"], "no such pair"),
-        (lambda: pairwise([data, data], cost=own, store=tmp_path / "store"), "recognise"),
+        (lambda: pairwise([data, data], cost=own, store=tmp_path / "store"), "digest"),
     ]:
         with pytest.raises(InputError, match=keyword):
             call()

@@ -324,8 +324,10 @@ def test_help_names_every_option():
         if command.has_subcommands:
             parts = [parts[0][name] for name in command.functions]
         for part in parts:
-            texts = [one.parameter.help for one in part.assemble_argument_collection()]
-            assert all(text.endswith(".") for text in texts if text), command.name
+            options = part.assemble_argument_collection(parse_docstring=True)
+            options = [one for one in options if one.names not in ((), ("*",))]
+            assert all((one.parameter.help or "").endswith(".") for one in options), command.name
+            assert sum(bool(one.show) for one in options) <= 25, command.name
         assert command.line.endswith(".") and command.example.startswith("advect ")
 
 

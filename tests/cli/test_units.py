@@ -143,7 +143,7 @@ def test_the_way_back_in_python():
 def test_a_run_without_a_space_is_as_it_is(empty):
     cli("flow", "toy:moons?n=20", "-f", "norm", "--n-steps", "2", "--no-report", "-o", "run")
     assert torch.equal(ad.datasets.load("run:run").x, ad.datasets.load("run:run?units=common").x)
-    with pytest.raises(InputError, match="no feature space"):
+    with pytest.raises(InputError, match="feature space"):
         ad.datasets.load("run:run?units=target")
 
 

@@ -282,7 +282,7 @@ BROKEN = [
     (a_cost, lambda: {"feature": ad.Embedding(torch.detach)}, "gradient"),
     (testing.check_solver, Tilted, "value"),
     (testing.check_solver, Loose, "marginals"),
-    (testing.check_integrator, Uphill, "down a bowl"),
+    (testing.check_integrator, Uphill, "must decrease"),
     (testing.check_integrator, Counting, "the same"),
     (testing.check_map, Crowd, "other samples"),
     (testing.check_map, Lost, "bit for bit"),

@@ -197,7 +197,7 @@ def test_a_rank_that_hangs_is_given_up_after_the_timeout(tmp_path):
 @pytest.mark.slow
 def test_a_rank_that_never_comes_is_an_error(tmp_path):
     _, errors = finish(start(2, "walk", tmp_path, come=1, TIMEOUT="5"))
-    assert "the ranks did not come together" in errors[0]
+    assert "the ranks could not connect" in errors[0]
 
 
 def test_a_checkpoint_of_one_functional_is_one_of_the_other(tmp_path):

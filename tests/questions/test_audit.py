@@ -179,7 +179,7 @@ def test_result_as_table_and_json():
     assert {row["row"] for row in found.to_dict()["Suspects"]} == set(found.suspects.tolist())
     digits = ad.datasets.load("digits", n=60)
     images = audit(relabeled(digits, [3, 4]), digits)
-    assert "Labels in doubt" in images.figures()
+    assert "Suspected label errors" in images.figures()
 
 
 @pytest.mark.parametrize(

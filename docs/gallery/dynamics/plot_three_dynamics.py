@@ -1,15 +1,14 @@
 """
-Three dynamics: what may move
-=============================
+Dynamics of features and labels
+===============================
 
-``FeatureDriven`` (fd) moves features, and label laws follow. ``JointFixedLabels`` (jd-fl) moves
-features and one law for each class. ``JointVariableLabels`` (jd-vl) gives each particle its own
-law and reads labels off by clustering, so that classes can be born. Take fd unless classes must
-change in number.
+``FeatureDriven`` (fd) moves features; label laws follow. ``JointFixedLabels`` (jd-fl) moves features
+and one law for each class. ``JointVariableLabels`` (jd-vl) moves one law for each particle and clusters
+the laws, so that the number of classes can change. Use fd unless it has to change.
 """
 
 # %%
-# Three classes to four.
+# A flow from three classes to four.
 
 import torch
 
@@ -26,21 +25,15 @@ dynamics = {
     "jd-fl": ad.JointFixedLabels(),
     "jd-vl": ad.JointVariableLabels("dbscan?eps=6"),
 }
-results = {}
+ends = {}
 for name, kind in dynamics.items():
-    results[name] = ad.flow(
-        source,
-        ad.OTDD(target),
-        dynamics=kind,
-        integrator=ad.Adam(2.0),
-        n_steps=45,
-        callbacks=[ad.Recorder(every=15)],
-    )
-    end = results[name]
-    used = sum(count > 0 for count in end.dataset.counts.values())
-    print(f"{name:6} value {end.values[0]:.0f} → {end.values[-1]:.2f}, {used} classes at the end")
+    result = ad.flow(source, ad.OTDD(target), dynamics=kind, integrator=ad.Adam(2.0), n_steps=45)
+    ends[name] = result.dataset
+    used = sum(count > 0 for count in result.dataset.counts.values())
+    print(f"{name:6} value {result.values[0]:.0f} → {result.values[-1]:.2f}, {used} classes")
 
 # %%
-# With fixed labels one class must be in two places at once. Ellipses are label laws.
+# With fixed labels, one class has to cover two classes of the target. Ellipses are label laws.
 
-figure = viz.particles(results, target, columns=4)
+shown = ("fd", "jd-vl")
+figure = viz.particles([ends[name] for name in shown], target, titles=shown)

@@ -1,9 +1,9 @@
 """
-Digits flow to MNIST
-====================
+Digits to MNIST
+===============
 
-Images of one dataset become images of another, each with its label. This is the shortest flow
-there is: harmonize, ``ad.flow``, look.
+Images of one dataset move to another dataset and keep their labels. The steps are: bring both
+datasets to one size, run ``ad.flow``, and draw the images.
 """
 
 # %%
@@ -12,26 +12,21 @@ import advect as ad
 from advect import viz
 
 digits, mnist = (ad.datasets.load(name, n=200, balanced=True) for name in ("digits", "mnist"))
-source, target = ad.harmonize(digits, mnist, size=16)  # one size, values 0 to 1
+source, target = ad.harmonize(digits, mnist, size=16)  # one size, values from 0 to 1
 
 result = ad.flow(
     source,
     ad.OTDD(target),
-    dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),  # pixels stay pixels
+    dynamics=ad.FeatureDriven(bounds=(0.0, 1.0)),  # pixels stay in this range
     integrator=ad.Euler(0.2),
     n_steps=15,
     callbacks=[ad.Recorder()],
 )
 print(result)
-print("distance", ad.otdd(source, target).value, "→", ad.otdd(result.dataset, target).value)
+before, after = (ad.otdd(data, target).value for data in (source, result.dataset))
+print(f"distance to MNIST {before:.2f} → {after:.2f}")
 
 # %%
-# A row is one sample over time. Classes go where their images lie nearest, whatever they are
-# called.
+# Each row shows one sample over time. Classes are matched by their images and not by their names.
 
-figure = viz.image_grid(result, rows=8, columns=10)
-
-# %%
-# The objective falls at every step, because steps that would raise it are taken back and halved.
-
-curves = viz.curves(result)
+figure = viz.image_grid(result, rows=4, columns=6)

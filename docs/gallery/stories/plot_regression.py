@@ -1,15 +1,13 @@
 """
-Labels that are numbers
-=======================
+Regression targets
+==================
 
-``TargetValues`` compares samples by a continuous target, ``JointTargets`` moves it too. For
-regression: a table of one clinic carried to another where both features and outcome
-are on another scale.
+``TargetValues`` compares samples by a continuous target, and ``JointTargets`` also moves the target. Here the
+features and the outcome of one clinic are on another scale than those of a second one.
 """
 
 # %%
-# Diabetes, cut in two; in the second half the outcome is on another scale and one feature is
-# shifted.
+# The diabetes data in two halves. In the second half the outcome is rescaled and one feature is shifted.
 
 import torch
 from sklearn.datasets import load_diabetes
@@ -22,26 +20,19 @@ table = load_diabetes()
 x = torch.tensor(table.data / table.data.std(0), dtype=torch.float32)
 y = torch.tensor((table.target - table.target.mean()) / table.target.std(), dtype=torch.float32)
 names = {"columns": table.feature_names, "target_columns": ["progression"]}
-here = ad.LabeledDataset(x[:220], targets=y[:220], **names)
+source = ad.LabeledDataset(x[:220], targets=y[:220], **names)
 bmi = torch.eye(10)[2]
-there = ad.LabeledDataset(x[220:] + 2 * bmi, targets=1.5 * y[220:] + 3, **names)
+target = ad.LabeledDataset(x[220:] + 2 * bmi, targets=1.5 * y[220:] + 3, **names)
 
-print(f"OTDD with targets: {ad.otdd(here, there).value:.3f}")
+print(f"OTDD with targets: {ad.otdd(source, target).value:.3f}")
 
 # %%
-# The flow of features and outcome, and a ridge regression on what it made, tried on the other
-# clinic's rows.
+# A ridge regression that is trained on the moved data and evaluated on the second clinic.
 
-result = ad.flow(
-    here,
-    ad.OTDD(there),
-    dynamics=ad.JointTargets(),
-    integrator=ad.Euler(0.2),
-    n_steps=20,
-    callbacks=[ad.Recorder(every=10)],
-)
-only_x = ad.flow(here, ad.OTDD(there), integrator=ad.Euler(0.2), n_steps=20).dataset
-for name, data in {"as it is": here, "x and y moved": result.dataset, "x moved": only_x}.items():
+options = {"integrator": ad.Euler(0.2), "n_steps": 15}
+moved = ad.flow(source, ad.OTDD(target), dynamics=ad.JointTargets(), **options).dataset
+only_x = ad.flow(source, ad.OTDD(target), **options).dataset
+for name, data in {"not moved": source, "x moved": only_x, "x and y moved": moved}.items():
     fit = Ridge(10.0).fit(data.x, data.targets.flatten())
-    print(f"trained on ours, {name:14} R² there {fit.score(there.x, there.targets.flatten()):.2f}")
-figure = viz.particles(result, there, feature="bmi")
+    print(f"{name:14} R² {fit.score(target.x, target.targets.flatten()):.2f}")
+figure = viz.particles([source, moved], target, titles=["before", "after"], feature="bmi")

@@ -1,1 +1,1 @@
-"""Tools that know no dataset: checks, atomic files, locks, progress, memory, threads, results."""
+"""Tools that do not depend on datasets: checks, atomic files, locks, progress, memory, threads, results."""

@@ -1,4 +1,6 @@
-"""Checks of what users pass in. Each raises one ``InputError`` with what was wrong, what was given and what to do."""
+"""Checks of arguments. Each raises an ``InputError`` that states what is wrong, what was given and what to
+do.
+"""
 
 from __future__ import annotations
 

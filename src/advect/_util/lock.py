@@ -41,7 +41,7 @@ class Hold:
             if self._file.is_symlink() or isinstance(error, PermissionError):
                 raise
             self._file.unlink(missing_ok=True)
-            message = f"no locks here ({error}): make sure that nothing else writes to {directory}"
+            message = f"this file system has no locks ({error}): make sure that nothing else writes to {directory}"
             warnings.warn(message, UserWarning, stacklevel=2)
             return
         self._lock = lock
@@ -49,7 +49,7 @@ class Hold:
             self._file.write_text(f"process {os.getpid()} on {platform.node()}\n")
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         lock, self._lock = self._lock, None
         if lock is None or self._pid != os.getpid():
             return

@@ -54,8 +54,7 @@ class Result:
 
     A subclass defines ``_summary`` (headline numbers), and where it has them ``_tables``,
     ``notes``, ``settings`` and ``figures``. The four public methods ``str(result)``, ``to_dict()``,
-    ``figures()`` and ``report(path)`` are the whole protocol: the command line, notebooks and pages
-    use nothing else.
+    ``figures()`` and ``report(path)`` are the whole interface for the command line, notebooks and pages.
     """
 
     title: ClassVar[str] = "Result"

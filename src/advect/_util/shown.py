@@ -1,4 +1,4 @@
-"""Objects that show themselves as the call that makes them, with the arguments that differ from the defaults."""
+"""Objects whose ``repr`` is the call that creates them, with the arguments that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MAX_LENGTH = 80
 
 
 class Shown:
-    """A class whose objects show themselves as the call that makes them.
+    """Base class of objects whose ``repr`` is the call that creates them.
 
     Example:
         >>> class Pace(Shown):

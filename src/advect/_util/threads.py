@@ -11,7 +11,7 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WORTHWHILE = 100  # rows below which handing work over takes longer than the work
+_WORTHWHILE = 100  # rows below which starting threads takes longer than the work
 
 
 def side_by_side(

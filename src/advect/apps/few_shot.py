@@ -1,4 +1,4 @@
-"""Methods that enlarge a few target samples with a source dataset (beyond the paper, but for ``final``).
+"""Methods that enlarge a few target samples with a source dataset (only ``final`` is in the paper).
 
 A method is a function of a ``Task`` that returns more samples under the target's classes, or None.
 ``METHODS`` has them by name; a new one is a function and an entry there.
@@ -7,7 +7,7 @@ Most methods borrow the variation within classes of the source:
 
     x_new = s_i + (x_j − μ_j) ,     j drawn from the source by P(source class | class of s_i)
 
-A flow ends on the few samples s_i, while a classifier lacks the variation within a class, which is similar
+A flow ends on the few samples s_i, but a classifier needs the variation within a class, which is similar
 across classes. Means are those of the target, residuals those of the source.
 """
 

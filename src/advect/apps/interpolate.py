@@ -44,7 +44,7 @@ class Interpolated(Result):
     """A dataset between two others, of ``ad.interpolate``.
 
     Attributes:
-        t: its position from a (0) to b (1).
+        t: position between a (t = 0) and b (t = 1).
         dataset: the samples, weighted by the masses of their pairs, with the most likely label and a
             label law for each pair of classes. Its classes are those of a, then the others of b.
         probabilities: soft labels (n, k): 1 − t on the class of a, t on that of b.

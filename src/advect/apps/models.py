@@ -1,4 +1,4 @@
-"""Models as black boxes: asked in batches, never differentiated.
+"""Models as black boxes: evaluated in batches, never differentiated.
 
 Torch modules, scikit-learn estimators and plain functions all answer through ``query``.
 
@@ -30,12 +30,12 @@ from advect.data.labels import estimated_laws
 from advect.errors import AdvectError, InputError
 
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
-_MIN_AGREEMENT = 0.6  # κ from which a model is said to know the data
+_MIN_AGREEMENT = 0.6  # κ above which a model is considered to recognize the data
 _ADVICE = {
-    CLUSTERS: "Flow by clusters of the samples: the model does not know such data. Without labels "
-    "nothing can tell whether a cluster is what the model calls it",
-    FEATURE_CLUSTERS: "Flow by clusters of the model's features: it knows such data",
-    ANSWERS: "Do not flow: ask the model directly, which knows such data",
+    CLUSTERS: "Clusters of the samples are used as classes: the model does not recognize the data. Without "
+    "labels, the match between clusters and classes of the model cannot be checked",
+    FEATURE_CLUSTERS: "Clusters of the model's features are used as classes: the model recognizes the data",
+    ANSWERS: "Do not flow: ask the model directly, which recognizes the data",
 }
 
 
@@ -126,11 +126,11 @@ def encoded(data: LabeledDataset, encoder: Any) -> LabeledDataset:
 
 @dataclass(frozen=True, eq=False)
 class Labeling:
-    """The labels that stand in, and why.
+    """Substitute labels for data without labels, and the reason.
 
     Attributes:
         kind: ``"clusters"`` (of the samples), ``"clusters of features"`` or ``"answers"``.
-        dataset: what flows, with these labels.
+        dataset: the data that flows, with these labels.
         agreement: Cohen's κ of the model's answers and the clusters named by the class matching.
     """
 
@@ -140,7 +140,7 @@ class Labeling:
 
     @property
     def advice(self) -> str:
-        """What follows for the flow."""
+        """A recommendation for the flow."""
         return (
             f"{_ADVICE[self.kind]} (agreement of answers and clusters: κ = {self.agreement:.2f})."
         )
@@ -153,10 +153,10 @@ def choose_labeling(
     encoded_reference: LabeledDataset,
     answers: np.ndarray,
 ) -> Labeling:
-    """The labels that a flow without labels goes by.
+    """Choose the labels for a flow of data without labels.
 
-    If the model knows the data: clusters of its features, or its answers where samples flow as they
-    are. Otherwise clusters of the samples. ``encoded`` is the data in the model's features, or the same
+    If the model recognizes the data: clusters of its features, or its answers if samples flow without an
+    encoder. Otherwise clusters of the samples. ``encoded`` is the data in the model's features, or the same
     object without any.
     """
     from sklearn.metrics import cohen_kappa_score

@@ -57,7 +57,7 @@ class Pairwise(Result):
         converged: (k, k), whether the transport problems of the pair converged.
         seconds: (k, k), the computing time of each pair.
         errors: the error message of each pair of names that failed.
-        standard_errors: (k, k), standard errors of the distances over other draws of as many samples
+        standard_errors: (k, k), standard errors of the distances over new samples of the same size
             (``Distance.standard_error``); NaN where unknown.
     """
 
@@ -84,7 +84,7 @@ class Pairwise(Result):
             [name, *map(_with_error, self.values[i], self.standard_errors[i])]
             for i, name in enumerate(self.names)
         ]
-        caption = "± half of a 95 % interval over other draws of as many samples of each class."
+        caption = "± half of a 95 % interval over new samples of the same size of each class."
         failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
         tables = [
             Table("Distances", ("", *self.names), rows, caption=caption),
@@ -113,7 +113,7 @@ class Pairwise(Result):
         return sorted(finite, key=lambda pair: pair[1])
 
     def interval(self, one: str, other: str, level: float = 0.95) -> tuple[float, float]:
-        """Confidence interval of the mean distance over other draws, as ``Distance.interval``."""
+        """Confidence interval of the mean distance over new samples, as ``Distance.interval``."""
         value, errors = self[one, other], ClassTable(self.standard_errors, self.names, self.names)
         error = energy_error_of(value, float(errors[one, other]))
         return between_values(value**2, check_level(level) * error)
@@ -265,7 +265,7 @@ def _run(jobs: Sequence[tuple[Any, ...]], n_jobs: Any) -> Iterator[Any]:
     options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
-    except ValueError:  # a backend such as Ray's, which returns all results at once: call in rounds
+    except ValueError:  # a backend such as Ray returns all results at once: submit jobs in rounds
         size = 1 if workers == 1 else _ROUND * workers
         with joblib.Parallel(**options) as parallel:
             for start in range(0, len(calls), size):
@@ -290,7 +290,7 @@ def _attempt(
         names = ("value", "converged", "n_iter", "marginal_error")
         result = {name: getattr(distance, name) for name in names} | {"standard_error": None}
         if standard_errors and distance.converged:
-            with suppress(InputError):  # where the first order vanishes or is not known
+            with suppress(InputError):  # if the first-order term vanishes or is not known
                 result["standard_error"] = distance.standard_error()
         outcome = {"result": plain(result)}
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Classify data with a frozen model of other data: the data flows to where the model works (paper,
-section 6.3).
+"""Classify data with a frozen model of other data: the data flows to the data of the model (paper, section
+6.3).
 
 The model is queried and never changed. Labels of the data are used where they are known, pseudo-labels
-where none are; a map carries samples without labels and new samples.
+where none are; a map is applied to samples without labels and to new samples.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from advect.transport.transport import check_dataset
 FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
 _METHODS = (NO_FLOW, POSTERIOR, FLOW)  # the simplest first: of equally good ones it is recommended
 _ADVICE = {
-    FLOW: "Flow, then ask the model",
+    FLOW: "Flow, then apply the model",
     NO_FLOW: "Do not flow: ask the model directly, through the class matching",
     POSTERIOR: "Do not flow: use the posterior of the map, without the model",
 }
@@ -78,7 +78,7 @@ def compared(answers: Mapping[str, Sequence[Hashable]], truth: Sequence[Hashable
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A model, the reference in the space of the flow, and how data gets there."""
+    """A model, the reference in the space of the flow, and the maps to that space."""
 
     model: Any
     encoder: Any
@@ -89,7 +89,7 @@ class _Task:
     posterior: str
 
     def encoded(self, samples: Any) -> Any:
-        """New samples as they came, or their features where these flow."""
+        """New samples unchanged, or their features if these flow."""
         check_columns(samples, self.columns)
         with suppress(AttributeError):  # a dataset
             samples = samples.samples
@@ -136,8 +136,8 @@ class Repurposed(Result):
         matching: of the data's classes with the model's.
         accuracy: on the labels that the flow used; None without labels. ``comparison`` says how well
             new samples are classified.
-        result: the flow.  map: carries new samples.
-        labeling: the labels that stood in, and why, if the data has none.
+        result: the flow.  map: the map for new samples.
+        labeling: the substitute labels and the reason, if the data has no labels.
     """
 
     title = "Frozen model on other data"
@@ -191,9 +191,9 @@ class Repurposed(Result):
     def predict(self, samples: Any, method: str = FLOW) -> list[Hashable]:
         """Predict the classes of new samples, in the space of the data.
 
-        Method ``"flow"`` carries them by the map and asks the model, ``"no flow"`` asks the model
-        directly, ``"posterior"`` uses the posterior of the map, ``"recommended"`` is the method that
-        ``comparison`` recommends.
+        Method ``"flow"`` applies the map and then the model, ``"no flow"`` applies the model directly,
+        ``"posterior"`` uses the posterior of the map, ``"recommended"`` is the method that ``comparison``
+        recommends.
         """
         check_known("method", method, (*_METHODS, "recommended"))
         method = self.comparison.method if method == "recommended" else method
@@ -229,7 +229,7 @@ def repurpose(
     """Classify data with a frozen model of other data, by moving the data to the model.
 
     The data flows to a sample of what the model was trained on. The model classifies it there, and its
-    answers are translated into classes of the data. ``comparison`` says whether the flow was worth it.
+    answers are translated into classes of the data. ``comparison`` says whether the flow improves the accuracy.
 
     Args:
         model: a torch module, a scikit-learn estimator, or a function from samples to class names or
@@ -270,7 +270,7 @@ def repurpose(
     )
     there, start = encoded(reference, encoder), encoded(data, encoder)
     task = _Task(model, encoder, data.sample_shape, data.columns, there, options, posterior)
-    task.ask(there.samples[:1])  # a model that cannot answer fails before a long flow
+    task.ask(there.samples[:1])  # a model that fails does so before a long flow
     labeling, labeled = None, data.labeled
     if not bool(labeled.any()):
         codes = answer_codes(task.ask(start.samples), reference.classes)
@@ -278,7 +278,7 @@ def repurpose(
     moving = start.subset(labeled) if labeling is None else labeling.dataset
     result, fitted = task.flow(moving)
     flowed = result.dataset
-    if len(moving) < len(data):  # the labeled part has flowed, the map carries the rest
+    if len(moving) < len(data):  # the labeled part has flowed, the map moves the rest
         x = torch.empty_like(start.x)
         rest: Tensor = torch.as_tensor(fitted.transform(start.samples[~labeled]))
         x[labeled], x[~labeled] = flowed.x.to(x.dtype), rest.reshape(len(rest), -1).to(x)
@@ -299,7 +299,7 @@ def _compare(task: _Task, labeled: LabeledDataset) -> Choice:
     """Another flow with four fifths of the labels, and all methods on the others."""
     y = labeled.y.cpu().numpy()
     aside = folds_of(y, _HELD_OUT) == 0
-    aside &= np.isin(y, y[~aside])  # a class that no method has seen would not tell them apart
+    aside &= np.isin(y, y[~aside])  # a class that no method has seen does not distinguish them
     if len(labeled) < _MIN_LABELS or not aside.any():
         too_few = f"Methods cannot be compared: {len(labeled)} labeled samples are too few."
         return Choice(FLOW, {}, 0, too_few)

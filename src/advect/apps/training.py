@@ -1,4 +1,4 @@
-"""What the applications share: trainers, weighted training sets, and the flow to another dataset.
+"""Shared by the applications: trainers, weighted training sets, and the flow to another dataset.
 
 A trainer has ``fit(x, y)`` and ``predict(x)`` on samples in their shape and on positions of classes.
 Where ``fit`` takes ``sample_weight``, samples count by their weights.

@@ -161,11 +161,11 @@ def transfer(
     Args:
         source: many labeled samples of another task, in the same feature space (``ad.harmonize``).
         few: the target samples.
-        methods: methods to choose from; the first is the one to beat. ``"shots"``: the few samples
-            alone; ``"borrowed"``: residuals of matched source classes around them; ``"calibrated"``:
-            the same around more likely class means; ``"source"``: the source under the target's
-            classes, if it has classes of these names; ``"source + borrowed"``: both; ``"final"``: the
-            end of a flow to the few.
+        methods: methods to choose from; the first is preferred unless another is better. ``"shots"``: the
+            few samples alone; ``"borrowed"``: residuals of matched source classes around them;
+            ``"calibrated"``: the same around more likely class means; ``"source"``: the source under the
+            target's classes, if it has classes of these names; ``"source + borrowed"``: both; ``"final"``:
+            the end of a flow to the few.
         n: how many samples a method draws; by default as many as the source has.
         classifier: a function from a seed to a trainer with ``fit(x, y)`` and ``predict(x)`` on
             tensors, to compare methods by. By default logistic regression.

@@ -28,7 +28,7 @@ _VOTES = 5  # neighbours that decide for a sample that was not clustered
 
 
 def as_clusterer(clusterer: Any) -> Any:
-    """An object with ``fit_predict``, from a name or as it is.
+    """An object with ``fit_predict``, from its name if it is given by name.
 
     "dbscan" may have options of the scikit-learn class.
 

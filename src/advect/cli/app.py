@@ -1,5 +1,6 @@
-"""The command line: it assembles the commands, reads values from options and then from the TOML file of
-``--config``, and turns every end of a command into an exit code."""
+"""The command line: assembles the commands, reads values from options and then from the TOML file of
+``--config``, and converts results and errors to exit codes.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +48,8 @@ class Command:
 def _parts(run: Callable[..., Any]) -> dict[str, str]:
     """The summary, the text before the arguments, and the example of a docstring."""
     text, _, example = (inspect.getdoc(run) or "").partition("\n\nExample:\n")
-    text = text.partition("\n\nArgs:")[0]
-    line = text.partition("\n\n")[0].replace("\n", " ")
-    return {"line": line, "text": text, "example": example.strip()}
+    paragraphs = [part.replace("\n", " ") for part in text.partition("\n\nArgs:")[0].split("\n\n")]
+    return {"line": paragraphs[0], "text": "\n\n".join(paragraphs), "example": example.strip()}
 
 
 def _command(group: str, run: Callable[..., Any]) -> Command:
@@ -58,15 +58,16 @@ def _command(group: str, run: Callable[..., Any]) -> Command:
 
 _DATA = {"info": measure.info, "list": measure.list_names, "convert": measure.convert}
 _MAP = {"fit": use.fit, "apply": use.apply}
-GROUPS = ("Measure", "Ask", "Move", "Use", "Look", "More")
+_MORE = "--help-all also shows rarely used options and the parameters of methods."
+GROUPS = ("Data and distances", "Data quality", "Flows", "Maps and applications", "Runs", "More")
 COMMANDS = (
-    Command("data", "Measure", "Describe, list and convert datasets.", _DATA),
-    *(_command("Measure", run) for run in (measure.distance, measure.matrix)),
-    *(_command("Ask", run) for run in (ask.drift, ask.compare, ask.audit)),
-    *(_command("Move", run) for run in (ask.suggest, flow.flow, flow.resume)),
-    Command("map", "Use", "Fit a map on a flow, and apply it.", _MAP),
-    *(_command("Use", run) for run in (use.transfer, use.label)),
-    *(_command("Look", run) for run in (look.show, look.report)),
+    Command("data", "Data and distances", "Describe, list and convert datasets.", _DATA),
+    *(_command("Data and distances", run) for run in (measure.distance, measure.matrix)),
+    *(_command("Data quality", run) for run in (ask.drift, ask.compare, ask.audit)),
+    *(_command("Flows", run) for run in (ask.suggest, flow.flow, flow.resume)),
+    Command("map", "Maps and applications", "Fit a map on a flow, and apply it.", _MAP),
+    *(_command("Maps and applications", run) for run in (use.transfer, use.label)),
+    *(_command("Runs", run) for run in (look.show, look.report)),
 )
 
 
@@ -83,7 +84,7 @@ def build_app() -> App:
         "Datasets are references: a name (digits, mnist), a file (data.npz, "
         "csv:pets.csv?label=kind), toy:gaussians?n=500, or a frame of a run (run:directory@-1).",
         help_format="plaintext",
-        help_epilogue="COMMAND --help shows the options of a command, and COMMAND --help-all all of them.",
+        help_epilogue="advect COMMAND --help shows the options of a command, --help-all also the rarely used ones.",
         version=advect.__version__,
         config=_from_file,
         suppress_keyboard_interrupt=False,
@@ -99,7 +100,11 @@ def build_app() -> App:
             listed = {}
         for name, run in command.functions.items():
             parts = _parts(run)
-            texts = {"help": parts["text"], "help_epilogue": f"Example:\n  {parts['example']}"}
+            texts = {
+                "help": parts["text"],
+                "help_epilogue": f"Example:\n  {parts['example']}\n\n--help-all also shows rarely used "
+                "options and the parameters of methods.",
+            }
             parent.command(run, name=name, **texts, **listed)
     for flag in ("--help", "--version"):
         app[flag].group = (groups["More"],)
@@ -221,9 +226,11 @@ def _help_all(app: App, tokens: list[str]) -> int:
     app.help_print(tokens)
     _, chain, _ = app.parse_commands(tokens)
     arguments = [
-        argument for argument in chain[-1].assemble_argument_collection() if argument.names
+        argument
+        for argument in chain[-1].assemble_argument_collection(parse_docstring=True)
+        if argument.names and argument.names != ("*",)
     ]
-    print("All options")
+    print("Rarely used options")
     for argument in arguments:
         if not argument.show:
             print(f"  {argument.names[0]}  {argument.parameter.help or ''}")
@@ -232,7 +239,10 @@ def _help_all(app: App, tokens: list[str]) -> int:
         for name in registry.names(kind):
             print(f"\n--{kind} {name}")
             for key, parameter in registry.parameters(registry.lookup(kind, name)).items():
-                default = f"  [default: {parameter.default}]"
-                default = "" if parameter.default is parameter.empty else default
+                default = (
+                    ""
+                    if parameter.default is parameter.empty
+                    else f"  [default: {parameter.default}]"
+                )
                 print(f"  --{kind}.{key.replace('_', '-')}{default}")
     return DONE

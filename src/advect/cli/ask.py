@@ -1,4 +1,4 @@
-"""Questions about datasets: ``advect drift``, ``compare``, ``audit`` and ``suggest``."""
+"""Data quality and settings: ``advect drift``, ``compare``, ``audit`` and ``suggest``."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def drift(
     embedding: Embedding = "auto",
     run: Ask = ASK,
 ) -> None:
-    """Test whether a window of data still follows the distribution of a reference, and which class changed.
+    """Test whether new data has the distribution of a reference, and which class changed.
 
     Labels of the window may be missing. The exit code is 4 if drift is found.
 
     Args:
         reference: The data to compare with.
         window: New samples.
-        n_permutations: Permutations of each test.
+        n_permutations: Number of permutations of each test.
 
     Example:
         advect drift 'digits?n=300' 'digits?n=300&seed=1' --report drift.html
@@ -78,18 +78,18 @@ def compare(
     repeats: int = 20,
     level: Level = 0.05,
     cost: Cost = None,
-    out: Annotated[Path | None, _file("Write all numbers.", ".csv")] = None,
+    out: Annotated[Path | None, _file("Write all numbers to this file.", ".csv")] = None,
     run: Ask = ASK,
 ) -> None:
     """Compare generated samples with real ones, class by class.
 
-    Every measure comes with its value between two halves of the real data.
+    Every measure is compared with its value between two halves of the real data.
 
     Args:
         synthetic: The generated samples.
-        real: The samples that they imitate.
+        real: Real samples to compare with.
         held_out: Real samples that the generator did not see.
-        repeats: Number of draws, and of splits of the real data.
+        repeats: Number of repeated draws and of splits of the real data.
 
     Example:
         advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
@@ -129,7 +129,7 @@ def audit(
 
     Args:
         data: A labeled dataset.
-        reference: Data that is known to be correct.
+        reference: Data with trusted labels.
 
     Example:
         advect audit 'digits?n=500' -o audit.csv --report audit.html
@@ -163,7 +163,7 @@ def suggest(
     """Show the options that advect flow chooses from the data, with a reason for each.
 
     Args:
-        source: The dataset that would move.
+        source: The dataset to move.
         target: The dataset to move toward.
 
     Example:

@@ -47,12 +47,12 @@ def flow(
     report: Report = True,
     write: Write = WRITE,
 ) -> None:
-    """Move a dataset toward another one, or along the gradient flow of any sum of functionals.
+    """Move a dataset to another one, or along the gradient flow of a sum of functionals.
 
     Options that are not given are chosen from the data.
 
     Args:
-        source: The dataset that moves.
+        source: The dataset to move.
         target: The dataset to move toward.
 
     Example:
@@ -70,7 +70,7 @@ def flow(
 def resume(
     run: Path, *, n_steps: int | None = None, report: Report = True, write: Write = WRITE
 ) -> None:
-    """Continue a flow, bit for bit as if it had not been interrupted, or with more steps.
+    """Continue an interrupted flow with identical results, or add more steps.
 
     Args:
         run: The directory of the run.
@@ -221,7 +221,7 @@ def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
 
 
 def _signals_as_interrupts() -> None:
-    """Turn signals to end into ``KeyboardInterrupt``; those that the process ignores stay ignored."""
+    """Convert termination signals to ``KeyboardInterrupt``, except those that the process ignores."""
     signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
     if threading.current_thread() is threading.main_thread():  # others cannot set handlers
         for number in filter(None, signals):

@@ -1,4 +1,4 @@
-"""``advect show`` and ``advect report``: look at a run."""
+"""``advect show`` and ``advect report``: inspect a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import advect as ad
-from advect.cli.options import OUTPUT, TALK, WRITE, Talk, Write
+from advect.cli.options import OUTPUT, PRINT, WRITE, Print, Write
 from advect.cli.rundir import RunConfig, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
 from advect.errors import DamageWarning, InputError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advect.report import Story
 
 
-def show(run: Path, *, talk: Talk = TALK) -> None:
+def show(run: Path, *, output: Print = PRINT) -> None:
     """Show the status and results of a run.
 
     Args:
@@ -31,7 +31,7 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
     """
     from advect.io.logs import is_frame, is_metric, read_lines
 
-    with session(talk) as running:
+    with session(output) as running:
         directory = open_run(run)
         config, ended = RunConfig.read(directory), _ended(directory)
         recorded = read_lines(directory / "frames.jsonl", is_frame)
@@ -69,7 +69,7 @@ def show(run: Path, *, talk: Talk = TALK) -> None:
 
 
 def _ended(directory: Path) -> dict[str, Any]:
-    """How a run ended, as far as result.json can be read."""
+    """The end of a run, as far as result.json can be read."""
     try:
         facts = read_json(directory / "result.json")
     except InputError as error:
@@ -83,7 +83,7 @@ def report(
     run: Path,
     *,
     out: Annotated[
-        Path | None, Parameter(alias="-o", group=OUTPUT, help="By default report.html in the run.")
+        Path | None, Parameter(alias="-o", group=OUTPUT, help="By default, report.html in the run.")
     ] = None,
     write: Write = WRITE,
 ) -> None:
@@ -106,7 +106,7 @@ def report(
 
 
 def _story(config: RunConfig, directory: Path, running: Session) -> Story:
-    """What the files of a run say."""
+    """The content of the files of a run."""
     from advect.report import Story
 
     ended, settings = _ended(directory), config.settings

@@ -15,16 +15,16 @@ from advect.cli.options import (
     ASK,
     OUTPUT,
     PAIR,
+    PRINT,
     RUN,
-    TALK,
     Ask,
     Cost,
     MemoryLimit,
     Out,
     Pair,
+    Print,
     Run,
     Solver,
-    Talk,
 )
 from advect.cli.session import (
     FAILED,
@@ -40,7 +40,7 @@ from advect.cli.session import (
 
 
 def info(reference: str, *, run: Run = RUN) -> None:
-    """Show size, shape, classes and range of a dataset.
+    """Show the size, shape, classes and range of a dataset.
 
     Args:
         reference: A name, a file, toy:gaussians?n=500, or a frame of a run such as run:directory@-1.
@@ -54,22 +54,22 @@ def info(reference: str, *, run: Run = RUN) -> None:
         running.finish(Facts({"reference": reference, **facts}))
 
 
-def list_names(*, talk: Talk = TALK) -> None:
-    """List the datasets that have names, and where each comes from.
+def list_names(*, output: Print = PRINT) -> None:
+    """List the named datasets and their sources.
 
     Example:
         advect data list
     """
-    with session(talk) as running:
+    with session(output) as running:
         rows = [[row.name, row.ready, row.where] for row in ad.datasets.names()]
         running.finish(Facts({}, tables=[Table("datasets", ("name", "ready", "where"), rows)]))
 
 
 def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
-    """Write a dataset to a file: .npz, .csv, .tsv, .parquet, or a folder of PNG images without a suffix.
+    """Write a dataset to a file (.npz, .csv, .tsv, .parquet), or without a suffix to a folder of PNG images.
 
     Args:
-        reference: What to read, such as a file or a frame of a run (run:directory@-1).
+        reference: The dataset to read, such as a file or a frame of a run (run:directory@-1).
 
     Example:
         advect data convert digits -o digits.parquet --max-samples 500
@@ -112,7 +112,7 @@ def distance(
     memory_limit: MemoryLimit = None,
     run: Ask = ASK,
 ) -> None:
-    """Compute the distance between two labeled datasets (OTDD), class by class.
+    """Compute the distance between two labeled datasets (OTDD), and between their classes.
 
     Args:
         source: One dataset.

@@ -12,34 +12,59 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-OBJECTS = Group("Methods", sort_key=2)
-OUTPUT = Group("Output", sort_key=3)
+DATA = Group("Data", sort_key=2)
+OBJECTS = Group("Methods", sort_key=3)
+OUTPUT = Group("Output", sort_key=4)
 HIDDEN = Parameter(show=False)  # listed by --help-all
-Flag = Annotated[bool, Parameter(negative=())]
-Switch = Annotated[bool, Parameter(negative=(), group=OUTPUT)]
+Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
+Switch = Annotated[Flag, Parameter(group=OUTPUT)]
 Table = dict[str, str] | None  # an object as text
 
-_OBJECT = Parameter(negative=(), group=OBJECTS, show_default=False)
+_OBJECT = Parameter(negative=(), group=OBJECTS, show_default=False, metavar="NAME")
 Solver = Annotated[
-    Table, _OBJECT, Parameter(help="Transport solver: sinkhorn, exact or mini-batch.")
+    Table,
+    _OBJECT,
+    Parameter(
+        help="Transport solver: sinkhorn, exact or mini-batch. Its regularisation is "
+        "--solver.epsilon."
+    ),
 ]
 Cost = Annotated[
     Table,
     _OBJECT,
-    Parameter(help="Label cost (bures, exact, means, names, none, values) and its label_weight."),
+    Parameter(
+        help="Label cost: bures, exact, means, names, none or values. Its weight is "
+        "--cost.label-weight."
+    ),
 ]
 Space = Annotated[
     Table,
     _OBJECT,
-    Parameter(help="Common feature space: size, channels, columns, scale, project."),
+    Parameter(
+        metavar="",
+        help="Common feature space, with keys size, channels, columns, scale and project, as in "
+        "--space.scale unit.",
+    ),
 ]
-Dynamics = Annotated[Table, _OBJECT, Parameter(help="What moves: fd, jd-fl, jd-vl or jd-y.")]
+Dynamics = Annotated[
+    Table, _OBJECT, Parameter(help="Dynamics: fd (features), jd-fl, jd-vl or jd-y.")
+]
 Integrator = Annotated[
-    Table, _OBJECT, Parameter(help="euler, heun, momentum, adam, adagrad or euler-maruyama.")
+    Table,
+    _OBJECT,
+    Parameter(
+        help="Integrator: euler, heun, momentum, adam, adagrad or euler-maruyama. Its step size is "
+        "--integrator.step-size."
+    ),
 ]
-Control = Annotated[Table, _OBJECT, HIDDEN, Parameter(help="backtracking or fixed steps.")]
+Control = Annotated[Table, _OBJECT, HIDDEN, Parameter(help="Step control: backtracking or fixed.")]
 Stop = Annotated[
-    Table, _OBJECT, Parameter(help="Stop early: tol, below, speed, seconds, patience.")
+    Table,
+    _OBJECT,
+    Parameter(
+        metavar="",
+        help="Stop early, with keys tol, below, seconds and patience, as in --stop.tol 1e-3.",
+    ),
 ]
 Map = Annotated[
     Table,
@@ -82,35 +107,33 @@ Units = Annotated[
 
 @dataclass(frozen=True)
 class Reading:
-    """How datasets are read.
+    """Options for reading datasets.
 
     Args:
         max_samples: Draw at most this many samples of each dataset. Time grows with its square.
         balanced: Draw equally many samples of each class.
-        seed: Seed for sampling and noise. Change it to see the variation between runs.
         equal_mass: Give every class the same total weight.
+        seed: Seed for sampling and noise. Change it to see the variation between runs.
         device: Device to compute on, such as cpu, cuda or mps.
         dtype: Floating point type. The default is that of the data.
     """
 
     space = None  # a field of those that bring datasets into one space
 
-    max_samples: int | None = None
-    balanced: Flag = False
-    seed: int = 0
-    equal_mass: Annotated[bool | None, Parameter(negative=())] = None
+    max_samples: Annotated[int | None, Parameter(group=DATA)] = None
+    balanced: Annotated[Flag, Parameter(group=DATA)] = False
+    seed: Annotated[int, Parameter(group=DATA)] = 0
+    equal_mass: Annotated[bool | None, Parameter(negative=(), group=DATA)] = None
     device: Annotated[str, HIDDEN] = "cpu"
     dtype: Annotated[Literal["float32", "float64"] | None, HIDDEN] = None
 
 
 @dataclass(frozen=True)
 class FlowSettings(Reading):
-    """All that a flow depends on besides its source and target.
+    """The options of a flow in addition to its source and target.
 
     Args:
-        functional: A term of the objective, as in otdd, 0.1*norm or 'ball?centre=0,3&radius=2'.
-            Repeat the option for a sum. By default the flow moves toward the target, and options
-            that are not given are chosen from the data (advect suggest shows them).
+        functional: A term of the objective, such as 0.1*norm; otdd is the distance to the target. Repeatable.
         n_steps: Number of steps.
         equal_mass: Give every class the same total weight.
         record_every: Record a frame every this many steps. The default gives about 20 frames.
@@ -122,7 +145,7 @@ class FlowSettings(Reading):
         Parameter(alias="-f", negative=(), metavar="TERM", allow_leading_hyphen=True),
     ] = None
     n_steps: int | None = None
-    equal_mass: Annotated[bool | None, Parameter(negative="--no-equal-mass")] = None
+    equal_mass: Annotated[bool | None, Parameter(negative="--no-equal-mass", group=DATA)] = None
     solver: Solver = None
     cost: Cost = None
     space: Space = None
@@ -131,13 +154,13 @@ class FlowSettings(Reading):
     control: Control = None
     stop: Stop = None
     memory_limit: MemoryLimit = None
-    record_every: int | None = None
+    record_every: Annotated[int | None, Parameter(group=OUTPUT)] = None
     checkpoint_every: Annotated[int, HIDDEN] = 10
 
 
 @dataclass(frozen=True)
 class Output:
-    """How a command reports.
+    """Options for the output of a command.
 
     Args:
         config: Read options from this TOML file. Options that are typed override it.
@@ -155,11 +178,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Writing(Output):
-    """How a command writes.
+    """Options of commands that write files.
 
     Args:
         overwrite: Replace earlier results.
-        strict: Exit with 3 if something did not converge.
+        strict: Exit with code 3 if a computation did not converge.
     """
 
     overwrite: Switch = False
@@ -168,12 +191,12 @@ class Writing(Output):
 
 @dataclass(frozen=True)
 class Running(Writing, Reading):
-    """What commands that read data share."""
+    """Options of commands that read data."""
 
 
 @dataclass(frozen=True)
 class Pairing(Running):
-    """What commands share that bring datasets into one feature space."""
+    """Options of commands that bring datasets into one feature space."""
 
     space: Space = None
 
@@ -189,5 +212,5 @@ Run = Annotated[Running, Parameter(name="*")]
 Pair = Annotated[Pairing, Parameter(name="*")]
 Ask = Annotated[Asking, Parameter(name="*")]
 Write = Annotated[Writing, Parameter(name="*")]
-Talk = Annotated[Output, Parameter(name="*")]
-RUN, PAIR, ASK, WRITE, TALK = Running(), Pairing(), Asking(), Writing(), Output()
+Print = Annotated[Output, Parameter(name="*")]
+RUN, PAIR, ASK, WRITE, PRINT = Running(), Pairing(), Asking(), Writing(), Output()

@@ -70,7 +70,7 @@ def entry(table: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind | None:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run was asked to do."""
+    """The configuration of a run."""
 
     source: str
     target: str | None
@@ -119,7 +119,7 @@ def as_table(kind: str, made: Any) -> dict[str, str]:
 
 
 def _native(text: str) -> Any:
-    """A number or truth value where the text stands for one."""
+    """A number or truth value if the text is one, otherwise the text."""
     value = query.guess(text)
     return value if "," not in text and as_text(value) == text else text
 
@@ -182,7 +182,7 @@ def open_run(directory: Path) -> Path:
 def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str = "") -> None:
     """Raise an error unless the directory is free, or may be replaced and holds only files of advect."""
     if directory.exists() and not directory.is_dir():
-        raise InputError("a file is in the way", directory, "Choose another directory.")
+        raise InputError("a file exists at this path", directory, "Choose another directory.")
     check_parents(directory)
     what, paths = f"{directory} has files that advect did not write", []
     remedy_foreign = "Choose another directory, or move the file."

@@ -64,7 +64,7 @@ class Facts(Result):
 
 
 class Session:
-    """What a command uses while it runs: how it reads data, the files that it writes, its output."""
+    """The state of a running command: options for reading data, the files that it writes, and its output."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
@@ -89,7 +89,7 @@ class Session:
             return
         path = path.expanduser()
         if suffixes and path.suffix.lower() not in suffixes:
-            raise InputError("the file has another suffix", path, f"Use {', '.join(suffixes)}.")
+            raise InputError("the file needs another suffix", path, f"Use {', '.join(suffixes)}.")
         if path.resolve() in [other.resolve() for other in self.files.values()]:
             raise InputError("two results cannot go to one file", path, "Rename one of them.")
         check_free_file(path, self.output.overwrite)
@@ -102,7 +102,7 @@ class Session:
             write(self.files[option])
 
     def load(self, reference: str) -> ad.LabeledDataset:
-        """A dataset; what the reference says itself takes precedence over the options."""
+        """Load a dataset; options in the reference take precedence over those of the command."""
         import torch
 
         read = self.read
@@ -228,7 +228,7 @@ def write_table(path: Path, result: Any) -> None:
 def check_free_file(path: Path, overwrite: bool) -> None:
     """Raise an error unless a file can be written there."""
     if path.exists() and not path.is_file():
-        raise InputError("a directory or device is in the way", path, "Choose another name.")
+        raise InputError("a directory or device exists at this path", path, "Choose another name.")
     if path.exists() and not overwrite:
         raise InputError("the file exists", path, "Pass --overwrite, or choose another name.")
     check_parents(path)
@@ -286,7 +286,7 @@ def say(message: str) -> None:
 
 
 def _print(text: str, stream: Any) -> None:
-    """Print a text, control characters escaped; ASCII only if the stream knows no more."""
+    """Print a text with escaped control characters; ASCII only if the stream requires it."""
     text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
     try:
         print(text, file=stream, flush=True)

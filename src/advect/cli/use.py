@@ -105,7 +105,7 @@ def _open(path: Path) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
     recover(path)
     refuse_if(not path.is_dir(), "no such map", path, "Pass the directory of advect map fit.")
     space = path / "space.json"
-    what = "the map has lost its space.json, which holds the units of its samples"
+    what = "the map has no space.json, which has the units of its samples"
     refuse_if(not space.exists(), what, path, "Fit it again.")
     facts = read_json(space)
     common = space_from(facts, space) if facts else None
@@ -114,10 +114,14 @@ def _open(path: Path) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
 
 def transfer(
     source: str,
-    target: str,
+    few: str,
     *,
     out: Out,
-    methods: tuple[str, ...] = ("calibrated", "shots", "source + borrowed"),
+    methods: Annotated[tuple[str, ...], Parameter(negative=())] = (
+        "calibrated",
+        "shots",
+        "source + borrowed",
+    ),
     flow: bool = True,
     n_steps: int = defaults.FEW.n_steps,
     step_size: float = defaults.FEW.step_size,
@@ -125,16 +129,16 @@ def transfer(
     report: Report = True,
     run: Pair = PAIR,
 ) -> None:
-    """Make training sets for a few labeled samples out of a large dataset.
+    """Make a training set for a task with few labels from a large dataset.
 
-    The directory has ``recommended``, chosen by cross-validation, and ``final`` and ``path`` of a
-    flow, in the units and with the labels of the target.
+    The directory has recommended.npz, chosen by cross-validation, and final.npz and path.npz of a
+    flow, in the units and with the labels of the task.
 
     Args:
-        source: Many labeled samples.
-        target: A few labeled samples.
+        source: Many labeled samples of another task.
+        few: A few labeled samples of the task.
         methods: Methods among which cross-validation chooses.
-        flow: Also write the sets that the flow gives.
+        flow: Also write the result of the flow.
         n_steps: Number of steps of the flow.
         step_size: Flow time of a step.
         label_weight: Weight of labels in the cost of the flow.
@@ -147,10 +151,10 @@ def transfer(
 
         place = out.expanduser()
         check_free(place, run.overwrite, "sets")
-        data, few, common = running.pair(source, target)
+        data, shots, common = running.pair(source, few)
         result = ad.apps.transfer(
             data,
-            few,
+            shots,
             methods=methods,
             n_steps=n_steps,
             step_size=step_size,
@@ -163,10 +167,10 @@ def transfer(
             sets |= {"final": result.final, "path": result.path}
         with atomic_directory(place, overwrite=run.overwrite) as folder:
             for name, part in sets.items():
-                in_units(part, common, "target", target).save(folder / f"{name}.npz")
+                in_units(part, common, "target", few).save(folder / f"{name}.npz")
             if report:
-                result.report(folder / "report.html", title=f"{target} with {source}")
-            facts = {"source": source, "target": target, **result.to_dict()}
+                result.report(folder / "report.html", title=f"{few} with {source}")
+            facts = {"source": source, "few": few, **result.to_dict()}
             facts["files"] = sorted(path.name for path in folder.iterdir())
             write_json(folder / "result.json", facts)
             check_free(place, run.overwrite, "sets")
@@ -193,12 +197,12 @@ def label(
     The result is a table, .csv, with one row for each sample.
 
     Args:
-        pool: Samples without labels, or with some.
+        pool: Samples, some of which may have labels.
         few: Labeled samples. The default is the labeled part of the pool.
-        method: How labels spread; auto chooses on held-out labels.
+        method: How labels spread. auto chooses a method on held-out labels.
         confidence: Leave out labels below this confidence.
         soft: Keep class probabilities in the labeled samples.
-        relabel: Ignore labels that the pool has.
+        relabel: Ignore the labels of the pool.
 
     Example:
         advect label 'digits?n=1000' 'digits?n=50&balanced=true&seed=1' --relabel -o labels.csv

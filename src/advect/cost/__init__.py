@@ -1,4 +1,4 @@
-"""The ground cost between two labeled samples: features, and the laws of their labels."""
+"""The ground cost between two labeled samples, by their features and the laws of their labels."""
 
 from advect.cost.features import Embedding, FeatureCost, SquaredEuclidean
 from advect.cost.ground import GroundCost

@@ -1,12 +1,12 @@
-"""What it costs to move features: d(x, x')², without the ½ and without labels.
+"""Feature costs: d(x, x')², without the ½ and without labels.
 
 A feature cost maps samples to points of a Euclidean space (``embed``), where the cost is the squared
 distance. Points need products alone, for the rows of a cost matrix
 
     −x_i·y_j + (½‖x_i‖², 1, ½ w D[y_i]) · (1, ½‖y_j‖², e_{y_j})
 
-in which the thin second product also adds what few labels cost, and for the contraction with a plan.
-Many labels (a law for each sample) are looked up instead.
+and for the contraction with a plan. With few labels, the thin second product also adds their cost. Many
+labels (a law for each sample) are looked up instead.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from advect.errors import InputError
 from advect.ot.cost import Rows
 from advect.ot.plan import Index, Plan
 
-_ROWS = 512  # of which products are formed at a time
+_ROWS = 512  # entries of a block of products
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
 
 
 class FeatureCost(ABC):
     """d(x, x')² = ‖φ(x) − φ(x')‖² by the points φ(x) of samples.
 
-    A cost of one's own writes ``embed``. What else a cost may know has defaults: write ``fitted``
-    for a map that is fitted to the datasets once (and ``state``, ``with_state`` so that a
-    checkpoint keeps it), and ``carry`` for one that knows the images of Gaussian laws. A class that
-    has ``embed`` and is no subclass works too, with these defaults.
+    A user-defined cost defines ``embed``; the other methods have defaults. Define ``fitted`` for a map that
+    is fitted to the datasets once (and ``state`` and ``with_state``, so that checkpoints store it), and
+    ``carry`` for a map under which the images of Gaussian laws are known. A class with ``embed`` that is
+    not a subclass works too.
 
     Example:
         >>> import torch, advect as ad
@@ -68,14 +68,14 @@ class FeatureCost(ABC):
         compared: by default laws are estimated from these.
 
         Raises:
-            InputError: laws that the dataset carries: the image of a Gaussian under a map that is
-                not linear is none.
+            InputError: the dataset carries laws, and the image of a Gaussian under a nonlinear map is not a
+                Gaussian.
         """
         if data.law is not None:
             raise InputError(
-                f"an {type(self).__name__} carries samples, not Gaussian laws, whose images under "
-                "a map that is not linear are no Gaussians",
-                f"a dataset that carries {len(data.law)} laws",
+                f"an {type(self).__name__} maps samples, not Gaussian laws: their images under "
+                "a nonlinear map are not Gaussian",
+                f"a dataset with {len(data.law)} laws",
                 "Let laws be estimated from embedded samples: FeatureDriven in a flow, "
                 ".replace(law=None, law_index=None) for "
                 "a distance. Or embed the samples first.",
@@ -83,15 +83,15 @@ class FeatureCost(ABC):
         return data._replace(x=points, sample_shape=tuple(points.shape[1:]))
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> FeatureCost:
-        """The cost with what depends on the datasets made fixed; a flow does this once."""
+        """The cost with its data-dependent parts fitted to these datasets; a flow does this once."""
         return self
 
     def state(self) -> dict[str, Tensor]:
-        """What ``fitted`` found, for a checkpoint; names begin with that of the cost."""
+        """The fitted values, for a checkpoint; their names begin with the name of the cost."""
         return {}
 
     def with_state(self, state: dict[str, Tensor]) -> FeatureCost:
-        """The fitted cost again, from a state that may hold more."""
+        """The fitted cost from a state, which may have further entries."""
         return self
 
     def between(self, source: LabeledDataset, target: LabeledDataset) -> PointPair:
@@ -107,7 +107,7 @@ class FeatureCost(ABC):
         return PointPair(x, y, (source.weights, target.weights))
 
     def points(self, data: LabeledDataset) -> Tensor:
-        """What ``embed`` returns, checked; the features themselves have been checked before."""
+        """The result of ``embed``, checked; features have been checked before."""
         points = self.embed(data)
         if points is data.x:
             return points
@@ -118,8 +118,8 @@ class FeatureCost(ABC):
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
     ) -> tuple[FeatureCost, LabeledDataset, LabeledDataset]:
-        """The cost and the datasets for distances in float64. Points of a map count as they are:
-        the map may support no other dtype.
+        """The cost and the datasets for distances in float64. Points are converted after the map, which may
+        not support other dtypes.
         """
         first = self.carry(source, self.points(source))
         second = first if target is source else self.carry(target, self.points(target))
@@ -171,7 +171,7 @@ class Embedding(FeatureCost):
     """
 
     map: Callable[[Tensor], Any]
-    one_space = False  # samples of any shapes, as long as their images are of one
+    one_space = False  # samples may have any shapes if their images have one shape
 
     def __post_init__(self) -> None:
         remedy = "Pass a function or a torch module."
@@ -241,16 +241,16 @@ class PointPair:
             right.append(factors[1])
         return PointRows(x, y, torch.cat(left, dim=1), torch.cat(right, dim=1), labels)
 
-    def contract(self, plan: Plan, beside: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def contract(self, plan: Plan, extra: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """⟨P, d²⟩, its gradients 2 (diag(P1) x − P y) and 2 (diag(Pᵀ1) y − Pᵀ x) where wanted, and
-        P @ beside: by P [v, ‖v‖², 1, beside] in one pass over the plan, and Pᵀ [u, 1].
+        P @ extra: by P [v, ‖v‖², 1, extra] in one pass over the plan, and Pᵀ [u, 1].
         """
         # ⟨P, d²⟩ = Σ_i (P1)_i ‖u_i‖² + Σ_j (Pᵀ1)_j ‖v_j‖² − 2 Σ_i u_i · (P v)_i
         with torch.no_grad():
             u, v = self._about_centre(torch.promote_types(self.x.dtype, self.y.dtype))
             squares = [torch.linalg.vector_norm(p, dim=1, keepdim=True).square() for p in (u, v)]
             parts = [v, squares[1], torch.ones_like(squares[1])]
-            parts += [] if beside is None else [beside.to(v.dtype)]
+            parts += [] if extra is None else [extra.to(v.dtype)]
             widths = [part.shape[1] for part in parts]
             parts.append(v.new_zeros(len(v), -sum(widths) % _WIDTH))
             joined = torch.cat(parts, dim=1)
@@ -292,7 +292,9 @@ def with_gradients(value: Tensor, pulls: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class PointRows(Rows):
-    """−x_i·y_j + left_i·right_j, never below what labels may cost: the thin factors hold norms and few labels."""
+    """−x_i·y_j + left_i·right_j, bounded below by the least label cost. The thin factors hold the norms
+    and, if there are few, the labels.
+    """
 
     x: Tensor
     y: Tensor

@@ -40,10 +40,10 @@ class GroundCost:
     Args:
         feature: ``SquaredEuclidean()``, ``Embedding(map)``, or your own: a ``FeatureCost`` or any
             object with ``embed(data)``.
-        label: what it costs to change the label: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``,
+        label: the label cost: ``Bures()``, ``ExactLabelOT()``, ``MeansOnly()``,
             ``ByName()``, ``NoLabels()``; for continuous targets ``TargetValues()``; or your own: a ``LabelCost`` or a function
             (source, target) ↦ a matrix (k, k').
-        label_weight: how much a change of label costs against a change of features; 1 in the paper.
+        label_weight: weight of the label cost relative to the feature cost; 1 in the paper.
 
     Attributes:
         feature_cost, label_cost: ``feature`` and ``label`` as costs; labels that are points
@@ -86,7 +86,7 @@ class GroundCost:
 
     @property
     def names_count(self) -> bool:
-        """Whether it matters what classes are called."""
+        """Whether the cost depends on the names of classes."""
         return self.has_labels and self.label_cost.names_count
 
     @property
@@ -95,9 +95,7 @@ class GroundCost:
         return self.by_columns and self.has_labels and self.label_cost.estimates_covariances
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset) -> GroundCost:
-        """The cost with what depends on these datasets made fixed, where anything does (``ByName``,
-        ``TargetValues``).
-        """
+        """The cost with its data-dependent parts (of ``ByName`` and ``TargetValues``) fitted to these datasets."""
         # Squares of very small numbers underflow, and all distances would be 0. (Different dimensions
         # are refused by ``between``.)
         if source.dim == target.dim:
@@ -108,7 +106,7 @@ class GroundCost:
             tiny = min(torch.finfo(data.x.dtype).tiny for data in (source, target))
             if 0 < spread < math.sqrt(tiny) * 1e4:
                 raise InputError(
-                    "features must differ by enough for their squares not to vanish in "
+                    "features must have differences whose squares do not underflow in "
                     f"{source.x.dtype}",
                     f"a range of {spread:.1e}",
                     "Multiply them by a number, or take data.to(dtype=torch.float64).",
@@ -119,11 +117,11 @@ class GroundCost:
         return self if same else self._with(feature, label)
 
     def state(self) -> dict[str, Tensor]:
-        """What ``fitted`` found, for a checkpoint."""
+        """The fitted values, for a checkpoint."""
         return self.feature_cost.state() | self.label_cost.state()
 
     def with_state(self, state: dict[str, Tensor]) -> GroundCost:
-        """The fitted cost again, from a state that may hold more."""
+        """The fitted cost from a state, which may have further entries."""
         if not state:
             return self
         return self._with(self.feature_cost.with_state(state), self.label_cost.with_state(state))
@@ -138,7 +136,7 @@ class GroundCost:
     def widened(
         self, source: LabeledDataset, target: LabeledDataset
     ) -> tuple[GroundCost, LabeledDataset, LabeledDataset]:
-        """The cost and the datasets in float64: all is computed there from what is given."""
+        """The cost and the datasets in float64."""
         if not self.has_labels:
             first = source._replace(law=None, law_index=None)
             target = first if target is source else target._replace(law=None, law_index=None)
@@ -157,9 +155,8 @@ class GroundCost:
         """The costs of a debiased distance: between source and target, within the source, within
         the target; samples are embedded once.
 
-        With a limit of memory, label distances are taken at once on copies, so that what the estimate
-        of laws keeps is gone before a solve starts. A table of them that would pass ``limit`` bytes is
-        an error.
+        With a memory limit, label distances are computed at once on copies, so that cached laws are freed
+        before a solve starts. A table of more than ``limit`` bytes is an error.
         """
         self._check(source, target)
         a, b = source, target

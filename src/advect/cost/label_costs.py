@@ -1,4 +1,6 @@
-"""Label costs beside ``Bures``: means alone, none, transport between samples, given distances, a function."""
+"""Label costs other than ``Bures``: means only, none, transport between samples, given distances, a
+function.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from advect.ot.solver import Solver, check_solver, debiased, envelope
 
 @dataclass(frozen=True)
 class MeansOnly(LabelCost):
-    """Classes by their means alone: ‖μ − μ'‖².
+    """Compare classes by their means only: ‖μ − μ'‖².
 
     Example:
         >>> import advect as ad
@@ -38,7 +40,7 @@ class MeansOnly(LabelCost):
 
 @dataclass(frozen=True)
 class NoLabels(LabelCost):
-    """Labels cost nothing: plain optimal transport of the features.
+    """No label cost: plain optimal transport of the features.
 
     Example:
         >>> import advect as ad
@@ -78,7 +80,7 @@ class ExactLabelOT(LabelCost):
         if source.law is not None or target.law is not None:
             raise InputError(
                 "ExactLabelOT compares samples, not Gaussian laws",
-                "a dataset that carries laws",
+                "a dataset with laws",
                 "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
                 "law_index=None), FeatureDriven in a flow.",
             )
@@ -139,7 +141,7 @@ class KnownDistances(LabelCost):
 
 @dataclass(frozen=True)
 class _OwnLabels(LabelCost):
-    """A function of two datasets of one's own."""
+    """A user-defined function of two datasets."""
 
     function: Callable[[LabeledDataset, LabeledDataset], Tensor]
 

@@ -1,7 +1,7 @@
-"""What it costs to change the label: squared distances between the laws of labels (paper, section 2.3).
+"""Label costs: squared distances between the laws of labels (paper, section 2.3).
 
 A label cost maps two datasets to a table D (k, k') of squared distances between label laws, such as
-W₂²(α_y, α_y'), differentiable in whatever the laws come from. Each dataset assigns its samples to laws
+W₂²(α_y, α_y'), differentiable in the tensors that define the laws. Each dataset assigns its samples to laws
 by a matrix Q (n, k): one-hot for ordinary labels, probabilities for soft ones. For rows p, q of the
 assignments the label part of the ground cost is
 
@@ -38,10 +38,10 @@ from advect.ot.plan import Index, Plan
 
 # laws of the target up to which a thin product with the table is cheaper than looking it up
 FEW_LAWS = 64
-# relative error of label distances between float32 datasets, as far off as rounding leaves what features cost
+# relative error of label distances between float32 datasets, about that of the feature cost
 SINGLE_LABELS = 4e-6
-_LIGHT = 1e-6  # share of a law's mass that no gradient in float32 resolves
-_ENTRIES = 4_000_000  # of a block that is looked up at a time
+_LIGHT = 1e-6  # share of the mass of a law below which float32 gradients are not resolved
+_ENTRIES = 4_000_000  # entries of a block that is looked up at a time
 _MAX_EIGEN = 512  # laws, for the bound by eigenvalues
 _ROUNDING = 1e-6  # of the largest distance, the error of float32
 
@@ -224,7 +224,7 @@ class LabelCost(ABC):
     """Squared distances between the label laws of two datasets, or of one with itself (``source is
     target``).
 
-    A cost of one's own writes ``__call__``; a plain function does as well.
+    A user-defined cost defines ``__call__``; a plain function works too.
 
     Example:
         >>> import advect as ad
@@ -238,12 +238,12 @@ class LabelCost(ABC):
 
     # whether labels cost anything
     costs: ClassVar[bool] = True
-    # whether names of classes count, beside their laws
+    # whether names of classes count, in addition to their laws
     names_count: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        """(k, k'), a row for each law of the source, differentiable in what laws come from."""
+        """(k, k'), a row for each law of the source, differentiable in the tensors that define the laws."""
 
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
         """The laws of a dataset as points whose squared distances are those of the laws: a row for
@@ -260,26 +260,26 @@ class LabelCost(ABC):
         return None
 
     def joined(self, feature: Any, weight: float) -> Any:
-        """The feature cost, where it also holds what labels cost: those that are points beside the
-        features (``TargetValues``), which need no table.
+        """The feature cost with labels as additional coordinates, for label costs that need no table
+        (``TargetValues``).
         """
         return feature
 
     def fitted(self, source: LabeledDataset, target: LabeledDataset, feature: Any) -> LabelCost:
-        """The cost with what depends on the datasets made fixed; a flow does this once."""
+        """The cost with its data-dependent parts fitted to these datasets; a flow does this once."""
         return self
 
     def state(self) -> dict[str, Tensor]:
-        """What ``fitted`` found, for a checkpoint."""
+        """The fitted values, for a checkpoint."""
         return {}
 
     def with_state(self, state: dict[str, Tensor]) -> LabelCost:
-        """The fitted cost again, from a state that may hold more."""
+        """The fitted cost from a state, which may have further entries."""
         return self
 
     @property
     def estimates_covariances(self) -> bool:
-        """Whether full covariances of classes are estimated where datasets carry no laws."""
+        """Whether full covariances of classes are estimated for datasets without laws."""
         return False
 
 
@@ -289,15 +289,16 @@ class Bures(LabelCost):
     − 1.
 
     Full covariances are never formed: with class factors A, B the last term is the nuclear norm of
-    A Bᵀ, of the size of the smaller of samples and dimensions. Laws that the dataset carries are
-    used instead of estimates.
+    A Bᵀ, of the size of the smaller of samples and dimensions. Given laws of a dataset are used instead of
+    estimates.
 
-    Every distance is taken anew at each call, from laws in float64 about the classes' own centres.
-    For datasets in float64 it is exact to rounding: 1e-9 of itself or 1e-13 of the traces,
-    whichever is more. For float32 it is within 4e-6 of itself or 1e-13 of the traces: products are
-    taken in float32 where a check shows that to be enough, else in float64. The gradient in the
-    features is that of the float64 formula; in float32 to 1e-4 by the norm of each class's part for
-    each pair, without pairs that have less than 1e-5 of it, or 1e-6 of the mass of a class, each.
+    Distances are computed at each call, from float64 laws about the centres of the classes. For float64
+    datasets they are exact to rounding: the error is at most 1e-9 of the distance or 1e-13 of the traces,
+    whichever is larger. For float32 datasets it is at most 4e-6 of the distance or 1e-13 of the traces:
+    products are computed in float32 if a check shows that this is precise enough, otherwise in float64. The
+    gradient in the features is that of the float64 formula. For float32 datasets its relative error is
+    1e-4, by the norm of each class's part for each pair. Pairs with less than 1e-5 of this norm, or 1e-6 of
+    the mass of a class, are left out.
 
     Args:
         diagonal: keep only the variances; coarser, and cheaper in high dimension with large
@@ -365,7 +366,7 @@ def n_laws(data: LabeledDataset) -> int:
 
 
 def checked_distances(made: object, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-    """What a label cost has returned, where it is a number for each pair of laws."""
+    """The result of a label cost, which must be a number for each pair of laws."""
     distances = torch.as_tensor(made, device=source.x.device)
     # one law for each class, or those that the datasets carry; unlabeled data has one, unknown
     laws = [data.classes if data.law is None else data.law for data in (source, target)]
@@ -375,7 +376,7 @@ def checked_distances(made: object, source: LabeledDataset, target: LabeledDatas
             f"a label cost must return a matrix {shape}, a row for each law of the source and a "
             "column for each law of the target",
             f"shape {tuple(distances.shape)}",
-            "There is one law for each class, or for each sample where a dataset carries a law_index.",
+            "There is one law for each class, or for each sample of a dataset with a law_index.",
         )
     distances = distances if distances.is_floating_point() else distances.to(source.x)
     check_finite("the label distances", distances, "Check the label laws.")

@@ -1,10 +1,10 @@
-"""Label costs that know the names of classes: equal names mean the same, others cost a constant.
+"""Label costs by the names of classes: equal names cost nothing, different names a constant.
 
     D_ij = penalty · [name_i ≠ name_j]            by names alone
-    D_ij = W₂²(α_i, α_j) + penalty · [name_i ≠ name_j]    beside another label cost
+    D_ij = W₂²(α_i, α_j) + penalty · [name_i ≠ name_j]    added to another label cost
 
-The constant alone is the squared distance between the vertices of a simplex, one for each name: a
-debiased distance stays one. The same rule holds within a dataset, whose names differ."""
+The constant is the squared distance between the vertices of a simplex, one for each name, so the debiased
+distance remains a distance. The same rule holds within a dataset, whose names differ."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ _STATE = "name_penalty"
 
 @dataclass(frozen=True)
 class ByName(LabelCost):
-    """Classes by their names: equal names cost nothing, others a constant; or that beside another
-    label cost.
+    """Compare classes by name: equal names cost nothing, different names a constant, alone or added to
+    another label cost.
 
-    A prior, where the names of two datasets are known to mean the same: digits of two hands,
-    sensors of two sites. Where they are only numbers of classes that have nothing in common
-    (digits and syllables, both called 0 to 9), it forces the wrong classes on each other; label
-    laws find partners by themselves there (``Bures``).
+    Use it if equal names have the same meaning in both datasets, such as digits of two writers or sensors
+    of two sites. If names are only numbers of unrelated classes (digits and syllables, both named 0 to 9),
+    it matches the wrong classes. Use ``Bures`` for these, which compares label laws.
 
-    Names are compared as they are written: 3, 3.0 and "3" are one name, "cat" and "Cat" are two. A
-    class whose name the other dataset has not costs the same to all classes there, so that
-    features alone (and ``plus``) decide where it goes; notes of distances and flows name such
-    classes. Laws of single samples (jd-vl) have no names: an error says so.
+    Names are compared as they are written: 3, 3.0 and "3" are one name, "cat" and "Cat" are two. A class
+    whose name is missing in the other dataset has the same cost to all classes there, so only features (and
+    ``plus``) decide where it moves. Notes of distances and flows list such classes. Laws of single samples
+    (jd-vl) have no names and raise an error.
 
     Args:
-        penalty: what another name costs, as a squared distance of features before
+        penalty: the cost of a different name, as a squared distance of features before
             ``label_weight``; ``Relative(share)`` of the mean squared distance between samples of the two
             datasets, each about its own mean, which a flow takes at its first step and keeps.
-        plus: a label cost that this is added to: ``Bures()`` for W₂² + penalty. By default none.
+        plus: a label cost to add: ``Bures()`` gives W₂² + penalty. By default none.
 
     Example:
         >>> import advect as ad
@@ -81,7 +80,7 @@ class ByName(LabelCost):
     def fitted(
         self, source: LabeledDataset, target: LabeledDataset, feature: FeatureCost
     ) -> ByName:
-        """The penalty as a number, where it is a share; and ``plus`` fitted."""
+        """The penalty as a number if it is a share, and ``plus`` fitted."""
         plus, penalty = self.plus.fitted(source, target, feature), self.penalty
         if type(penalty) is Relative:
             points = [feature.points(data).detach() for data in (source, target)]

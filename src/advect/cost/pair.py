@@ -52,7 +52,7 @@ class PairCost:
     ) -> None:
         self.parts, self.source, self.target = parts, source, target
         self._known_sizes = sizes
-        if labels is not None:  # known already
+        if labels is not None:  # already known
             self.labels = labels
         self.feature_cost, self.label_cost, self.label_weight = parts
         self.features = features or self.feature_cost.between(source, target)
@@ -63,7 +63,7 @@ class PairCost:
         """The datasets in the space of the points, where laws are compared; equal laws are one."""
         features, carry = self.features, self.feature_cost.carry
         source, target = self.source, self.target
-        if features.x is not source.x:  # points that are the features themselves carry nothing
+        if features.x is not source.x:  # otherwise points are features
             source = carry(source, features.x)
             target = source if target is self.source else carry(target, features.y)
         if source.law_index is None and target.law_index is None:
@@ -88,7 +88,7 @@ class PairCost:
     @property
     def label_distances(self) -> Tensor:
         """W₂² between label laws, a row for each law of the source; differentiable."""
-        if self.labels is None:  # asked for although labels cost nothing
+        if self.labels is None:  # requested although labels have no cost
             return checked_distances(self.label_cost(*self.sides), *self.sides)
         return self.labels.distances
 
@@ -145,14 +145,14 @@ class PairCost:
             return self.features.rows(dtype, labels)(slice(None), None)
 
     def blocked(
-        self, dtype: torch.dtype | None = None, limit: int = 0, beside: int = 0
+        self, dtype: torch.dtype | None = None, limit: int = 0, extra: int = 0
     ) -> BlockedCost:
         """The cost as blocks of rows, for solves that may take ``limit`` bytes: no (n, m) matrix
         unless it fits.
         """
         dtype = dtype or torch.promote_types(self.source.x.dtype, self.target.x.dtype)
         x, y = self.features.x, self.features.y
-        copies = beside + (x.numel() + y.numel()) * dtype.itemsize
+        copies = extra + (x.numel() + y.numel()) * dtype.itemsize
         least = copies + BlockedCost.least(len(y), dtype)
         if limit < least:
             raise InputError(
@@ -175,7 +175,7 @@ class PairCost:
             raise InputError(
                 f"the distances between {sizes[0]} and {sizes[1]} label laws need "
                 f"{readable(table)}",
-                f"{readable(int(max(0, room)))} of memory_limit beside the features",
+                f"{readable(int(max(0, room)))} of memory_limit in addition to the features",
                 "Join the laws of single samples by class (data.replace(law=data.class_laws(), law_index=None); "
                 "JointFixedLabels in a flow), raise "
                 "memory_limit, or take fewer samples.",
@@ -219,12 +219,13 @@ class PairCost:
 
     @property
     def largest(self) -> float:
-        """A bound of the entries, without looking at them."""
+        """A bound of the entries, without computing them."""
         reach, _, labels = self._sizes
         return reach**2 / 2 + labels
 
     def rounding(self, dtype: torch.dtype) -> float:
-        """How far entries in this dtype are from ½(‖x − x'‖² + w W₂²) of features and laws as they are.
+        """The rounding error of entries in this dtype, relative to ½(‖x − x'‖² + w W₂²) of the given
+        features and laws.
 
         A unit of rounding times (‖x‖² + ‖x'‖²) about the common centre, and that of the laws. Where
         TF32 has been allowed on a GPU, products in float32 keep ten bits of a factor.

@@ -1,4 +1,4 @@
-"""The cost of continuous targets: they join the features as more coordinates,
+"""The cost of continuous targets, which are additional coordinates of the features,
 
     c(z, z') = ½ (‖x − x'‖² + w ‖y − y'‖²)  =  ½ ‖(x, √w y) − (x', √w y')‖²
 
@@ -42,7 +42,7 @@ class TargetValues(LabelCost):
     """
 
     scaled: bool = True
-    costs = False  # as a table: classes cost nothing
+    costs = False  # as a table: classes have no cost
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         return source.x.new_zeros(n_laws(source), n_laws(target))

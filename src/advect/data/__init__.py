@@ -1,3 +1,1 @@
-"""The labeled dataset: the object, how it is made and drawn from, its label laws, feature spaces,
-formats and files.
-"""
+"""The labeled dataset: construction, sampling, conversions, label laws and storage."""

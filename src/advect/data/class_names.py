@@ -9,7 +9,7 @@ from advect.errors import InputError
 
 
 def pack_name(name: Any, *, strict: bool = True) -> Any:
-    """A class name as a JSON value. What JSON has no value for is an error, or its text."""
+    """A class name as a JSON value. A name without a JSON value is an error, or is replaced by its text."""
     if isinstance(name, tuple):
         return {"tuple": [pack_name(part, strict=strict) for part in name]}
     if name is None or isinstance(name, (str, int, float)):
@@ -26,7 +26,7 @@ def pack_any(name: Any) -> Any:
 
 
 def stored_name(name: Hashable) -> Any:
-    """A class name as a run gives it back: as text, if JSON has no such value."""
+    """A class name as it is read from a run: as text if it has no JSON value."""
     return unpack_name(pack_any(name))
 
 

@@ -1,4 +1,4 @@
-"""A small matrix with names on both sides, for what is known about pairs of classes."""
+"""A small matrix with named rows and columns, for numbers about pairs of classes."""
 
 from __future__ import annotations
 

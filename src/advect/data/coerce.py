@@ -22,9 +22,9 @@ from advect.errors import InputError
 from advect.io.formats.content import class_names, plain
 
 _SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)
-_HASHABLE = {int, bool, str, type(None)}  # labels of these types need no check of their own
-_MAX_FRACTIONS = 20  # more classes that are fractions are probably continuous targets
-_SUM_TOLERANCE = 1e-3  # of a row of probabilities: half precision passes
+_HASHABLE = {int, bool, str, type(None)}  # labels of these types need no further check
+_MAX_FRACTIONS = 20  # above this number, classes that are fractions are probably continuous targets
+_SUM_TOLERANCE = 1e-3  # of the sum of probabilities; accepts half precision
 _BALANCE_STEPS = 200
 ALL = "all"  # the class of samples with targets and no labels
 
@@ -53,7 +53,7 @@ def as_features(x: Any) -> Tensor:
         values.layout != torch.strided or values.is_complex(),
         "features must be real and dense",
         f"{values.layout}, {values.dtype}",
-        "Pass x.to_dense(), and real and imaginary parts as features of their own.",
+        "Pass x.to_dense(), and real and imaginary parts as separate features.",
     )
     if values.ndim == 1:
         values = values[:, None]
@@ -73,14 +73,14 @@ def _floats(values: Tensor) -> Tensor:
 
 
 def _is_python(x: Any) -> bool:
-    """Whether nested lists hold numbers of Python, which have no precision of their own."""
+    """Whether nested lists hold Python numbers, which have no dtype."""
     while type(x) in (list, tuple) and len(x):
         x = x[0]
     return type(x) in (bool, int, float)
 
 
 def as_tensor(x: Any) -> Tensor:
-    """A tensor as it is; a copy of anything else, so that later changes of it have no effect."""
+    """A tensor as it is, or a copy of other data, so that later changes have no effect."""
     if isinstance(x, Tensor):
         return x
     array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
@@ -90,7 +90,7 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def _numbers(name: str, values: Any, remedy: str, bools: bool = True) -> Tensor:
-    """A real tensor from anything that holds numbers."""
+    """A real tensor from an object that holds numbers."""
     try:
         tensor = as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
@@ -150,7 +150,7 @@ def _positions(
     misplaced = [
         label for label in unknown if type(label) not in (int, bool) or not 0 <= label < len(names)
     ]
-    if misplaced or len(unknown) < len(present):  # never some as names, others as positions
+    if misplaced or len(unknown) < len(present):  # all labels are names, or all are positions
         raise InputError(
             "labels must be among classes, or be positions in it",
             f"{(misplaced or unknown)[0]!r} with classes {names}",
@@ -163,7 +163,7 @@ def as_class_names(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Different names, none of them missing."""
     names = tuple(_labels(classes))
     if None in names or len(set(names)) < len(names):
-        remedy = "Give each class a name of its own; leave missing labels out of classes."
+        remedy = "Give each class a different name; leave missing labels out of classes."
         raise InputError("class names must differ, and none may be missing", names, remedy)
     return names
 
@@ -179,7 +179,9 @@ def _labels(y: Any) -> list[Any]:
             labels[row] = int(label)
         try:
             hash(label)
-            fine = not getattr(label, "ndim", 0)  # tensors hash, each as a class of its own
+            fine = not getattr(
+                label, "ndim", 0
+            )  # tensors are hashable, but each would be another class
         except TypeError:
             fine = False
         if not fine:
@@ -329,7 +331,7 @@ def as_soft_codes(
 
 
 def check_soft_laws(law_index: Any) -> None:
-    """Soft labels mix the laws of classes: laws of single samples do not fit them."""
+    """Soft labels need laws of classes, not of single samples."""
     refuse_if(
         law_index is not None,
         "soft labels need one law for each class",

@@ -299,7 +299,7 @@ class Conversions(Subsets):
         rest = [k for k in range(len(names)) if k not in at]
         refuse_if(
             not rest,
-            "a dataset needs a feature besides its targets",
+            "a dataset needs a feature in addition to its targets",
             ", ".join(names),
             "Name fewer targets.",
         )

@@ -1,6 +1,4 @@
-"""Digests of content, by which a stored result is found again and is never taken for that of other
-inputs. Equal content gives equal digests in every process.
-"""
+"""Digests of content, the keys of stored results. Equal content has equal digests in every process."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def digest(*parts: Any) -> str:
         return str(joblib.hash([_plain(part) for part in parts]))
     except (pickle.PicklingError, TypeError, AttributeError, RuntimeError) as error:
         raise InputError(
-            "a store needs inputs that it can recognise later",
+            "a store needs inputs that have a digest",
             str(error).splitlines()[0] if str(error) else type(error).__name__,
             "Use numbers, text, arrays, dataclasses or torch modules, or leave store out.",
         ) from None

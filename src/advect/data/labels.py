@@ -1,4 +1,4 @@
-"""Questions about the labels of a dataset, asked by the rooms above."""
+"""Functions of the labels of a dataset."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def label_confidence(data: LabeledDataset) -> Tensor:
 
 
 def label_samples(data: LabeledDataset) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, classes and masses that label laws are of. With soft labels a sample appears
+    """Features, classes and masses from which label laws are estimated. With soft labels, a sample appears
     once for each class of positive probability.
     """
     x = law_features(data)

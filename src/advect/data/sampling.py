@@ -76,7 +76,7 @@ class Subsets:
         return self._replace(weights=weights)
 
     def reweighted(self, proportions: Any) -> Self:
-        """The same samples with other class proportions. Relative weights within a class stay.
+        """The same samples with other class proportions. Relative weights within a class do not change.
 
         Args:
             proportions: a number for each class, by name or in the order of ``classes``; scaled to
@@ -134,7 +134,7 @@ class Subsets:
     def sample(
         self, n: int, *, balanced: bool = False, generator: torch.Generator | None = None
     ) -> Self:
-        """``n`` different samples drawn uniformly; relative weights stay.
+        """``n`` different samples drawn uniformly; relative weights do not change.
 
         Args:
             n: number of samples.
@@ -166,7 +166,7 @@ class Subsets:
         return self.subset(first), self.subset(~first)
 
     def of_class(self, name: Hashable) -> Self:
-        """The samples of one class; ``classes`` stays.
+        """The samples of one class; ``classes`` does not change.
 
         Example:
             >>> import advect as ad
@@ -202,7 +202,7 @@ class Draw:
             self.n is not None and self.max_samples is not None,
             "n and max_samples exclude each other",
             f"{self.n} and {self.max_samples}",
-            "Pass the one that you mean.",
+            "Pass one of them.",
         )
         refuse_if(
             self.balanced and self.n is None and self.max_samples is None,
@@ -323,7 +323,7 @@ def split_rows(codes: Tensor, fraction: float, generator: torch.Generator | None
         fraction >= 1,
         "fraction must lie between 0 and 1",
         fraction,
-        "0.8 keeps four fifths in the first part.",
+        "0.8 puts 80 % of the samples into the first part.",
     )
     refuse_if(n < 2, "a split needs at least two samples", n, "Add samples.")
     shuffled = torch.randperm(n, generator=generator).to(codes.device)

@@ -1,8 +1,8 @@
-"""Datasets and states on disk: safetensors files, written whole or not at all, and never unpickled.
+"""Datasets and states as safetensors files, written completely or not at all, and never unpickled.
 
-A file is written beside its place, flushed to the disk and renamed: a process killed at any moment
-loses at most what it was writing. A checksum covers all that a file says, so that damage is found;
-it is no seal against those who mean harm."""
+A file is written under a temporary name, flushed to the disk and renamed, so a killed process loses at most
+the file that it was writing. A checksum of the whole content detects damage. It does not protect against
+deliberate changes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from advect.data.laws import Covariance, Gaussians
 from advect.errors import InputError
 from advect.io.formats import Table
 
-_ENTRY = "advect"  # of the header, where checksum and facts stand
+_ENTRY = "advect"  # of the header, for checksum and facts
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """A safetensors file: tensors, and facts as JSON; the same content gives the same bytes."""
     ready = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(facts)
-    # One entry: several would come in another order each time.
+    # One entry, since the order of several entries is not fixed.
     write_atomically(path, save(ready, metadata={_ENTRY: f"{_checksum(ready, text)} {text}"}))
 
 
 def read_tensors(
     path: Path, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What ``write_tensors`` wrote; a clear error for anything else."""
+    """Read the result of ``write_tensors``; an error for any other file."""
     if not path.is_file():
         raise InputError("no such file", path, "Check the path.")
     with unpacking(path):
@@ -54,7 +54,7 @@ def read_tensors(
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file is one of ``write_tensors``, by its header; its numbers may be damaged."""
+    """Whether ``write_tensors`` wrote a file, by its header only."""
     try:
         with safe_open(path, framework="pt") as file:
             return _ENTRY in file.metadata()
@@ -64,7 +64,7 @@ def is_ours(path: Path) -> bool:
 
 @contextmanager
 def unpacking(path: Path) -> Iterator[None]:
-    """Around building from a file: parts that do not fit are an error that names it."""
+    """A context in which errors of unpacking become an error that names the file."""
     try:
         yield
     except _UNREADABLE as error:
@@ -72,7 +72,7 @@ def unpacking(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, why: str) -> InputError:
-    """The error for a file that is not what was written."""
+    """The error for a damaged file."""
     return InputError(
         "not a file of advect, or damaged", f"{path} ({why})", "Use another frame or checkpoint."
     )
@@ -85,7 +85,7 @@ _UNREADABLE = (
 
 
 def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
-    """Of all that a file says: facts, and names, kinds, shapes and numbers of tensors."""
+    """A checksum of the facts, and of names, kinds, shapes and numbers of the tensors."""
     total = zlib.crc32(facts.encode())
     for name, values in sorted(tensors.items()):
         head = f"{name} {values.dtype} {tuple(values.shape)}"
@@ -113,7 +113,7 @@ def pack_dataset(data: LabeledDataset) -> tuple[dict[str, Tensor], dict[str, Any
         (_, first), *others = covariance.tensors().items()
         tensors |= {"law.means": data.law.means, "law.covariance": first}
         tensors |= {f"law.covariance.{name}": value for name, value in others}
-        # as files have them, which digests count too: lists, and sizes of those that have none
+        # in the form of files, on which digests depend: lists, and sizes for all kinds
         own = json.loads(json.dumps(covariance.facts()))
         facts["law"] = {"kind": covariance.kind, "sizes": None, **own}
     return tensors, facts
@@ -150,7 +150,7 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
 
 
 def _unpack_covariance(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Covariance:
-    """Of the kind that the facts name; its first tensor has no name of its own in files."""
+    """The covariance of the kind in the facts; its first tensor has no separate name in files."""
     stem, kind = "law.covariance.", facts["kind"]
     given = {name.removeprefix(stem): value for name, value in tensors.items() if stem in name}
     given |= {name: value for name, value in facts.items() if name != "kind" and value is not None}

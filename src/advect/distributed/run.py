@@ -1,7 +1,7 @@
-"""A flow on all ranks of a group: ``advect.flow`` with the callbacks where they belong.
+"""A flow on all ranks of a group: ``advect.flow`` with callbacks on rank 0.
 
-Every rank computes the same states. Callbacks run on rank 0, and their answers go to all ranks, so
-that a flow stops everywhere at the same step even when the answer depends on the clock."""
+Every rank computes the same states. Callbacks run on rank 0, and their return values are sent to all ranks.
+A flow therefore stops on all ranks at the same step, even if a callback depends on the time."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def flow(
         functional: an ``OTDD(target, group=group)``, and whatever is added to it; other functionals
             are computed whole by every rank.
         callbacks: run on rank 0. A directory of frames is one that all ranks can read.
-        control: whether a step is made: values are the same on every rank, and so is every
-            decision.
+        control: the step control. Values are the same on every rank, so all ranks decide alike.
         generator: with a stochastic integrator, of the same seed on every rank.
 
     Returns:
@@ -70,14 +69,14 @@ def flow(
         integrator=integrator,
         control=control,
         n_steps=n_steps,
-        callbacks=[_Together(callbacks, group)],
+        callbacks=[_SharedCallbacks(callbacks, group)],
         generator=generator,
         resume=resume,
     )
 
 
-class _Together:
-    """All callbacks of a flow as one: their answers are those of rank 0."""
+class _SharedCallbacks:
+    """All callbacks of a flow as one; they run on rank 0."""
 
     def __init__(self, callbacks: Sequence[Callback], group: Group) -> None:
         self.group, self._reason = group, ""
@@ -94,7 +93,7 @@ class _Together:
 
     def end(self, step: Step, status: str) -> None:
         if status == "interrupted":
-            # Each rank stops at its own step: none may wait for another.
+            # Ranks may stop at different steps, so none may wait for another.
             self.group.parted = self.group.size > 1
             if self.group.rank == 0:
                 self.on_first.end(step, status)

@@ -112,7 +112,7 @@ class _Features(Dynamics):
 class FeatureDriven(_Features):
     """fd: features move, labels stay, and label laws are estimated from the features at each step (algorithm 1).
 
-    Laws that a dataset carries are ignored; ``JointFixedLabels`` starts from them.
+    Given laws of a dataset are ignored; ``JointFixedLabels`` starts from them.
 
     Args:
         through_laws: differentiate through the estimated laws too, which gives the gradient of the
@@ -195,8 +195,8 @@ class _Joint(_Features):
 class JointFixedLabels(_Joint):
     """jd-fl: features and one law for each class move, each by its own gradient; labels stay (algorithm 2).
 
-    Laws start as those the dataset carries, otherwise as the moments of its samples. Laws of single
-    samples (``law_index``) are joined by class first.
+    The initial laws are those of the dataset if it has any, otherwise the moments of its samples. Laws of
+    single samples (``law_index``) are joined by class first.
 
     Args:
         laws: the form in which covariances move. "factored" (default) takes the Wasserstein step
@@ -234,10 +234,10 @@ class JointFixedLabels(_Joint):
 class JointVariableLabels(_Joint):
     """jd-vl: features and one law for each particle move; labels are clusters of the laws (algorithm 3).
 
-    Each particle starts with the law that the dataset carries for it (``law`` of its class, or at
-    its ``law_index``), otherwise with the moments of its class. A flow that starts where another jd-vl
-    flow ended therefore continues with the same laws. The data that moves must have hard labels, since a
-    particle has one law; the target may have soft labels.
+    Each particle starts with its law in the dataset (``law`` of its class, or at its ``law_index``) if
+    there is one, otherwise with the moments of its class. A flow that starts where another jd-vl flow ended
+    therefore continues with the same laws. The data that moves must have hard labels, since a particle has
+    one law; the target may have soft labels.
 
     Args:
         clustering: how the laws are clustered: ``"kmeans"``, which keeps the number of classes;
@@ -302,7 +302,7 @@ def _laws(rho: LabeledDataset) -> Gaussians:
 
 
 def _first_laws(data: LabeledDataset) -> Gaussians:
-    """The laws that a dataset carries, or those of its samples, in the dtype of its features."""
+    """The laws of a dataset, given or estimated from its samples, in the dtype of its features."""
     require_labels(data, "a flow of label laws")
     # Estimated from a copy, so that the dataset does not cache the estimate.
     return data._replace().laws().to(data.x.device, data.x.dtype)
@@ -311,7 +311,7 @@ def _first_laws(data: LabeledDataset) -> Gaussians:
 def per_mass(gradient: Tensor, mass: Tensor) -> Tensor:
     """−gradient ÷ mass by rows; rows whose mass is too small for the dtype stay in place."""
     # F(ρ) = F(Σ w_i δ_(x_i)), so ∂F/∂x_i = w_i ∇δF/δρ(x_i). Dividing by w_i gives the velocity of eq. 15,
-    # and ``step_size`` is flow time whatever the number of particles.
+    # and ``step_size`` is flow time for any number of particles.
     smallest = torch.finfo(gradient.dtype).tiny  # the inverse of less is infinite in this dtype
     inverse = torch.where(mass >= smallest, 1 / mass.clamp_min(smallest), 0).to(gradient.dtype)
     return -gradient * inverse.reshape(-1, *[1] * (gradient.ndim - 1))

@@ -115,7 +115,7 @@ class Field:
                 shapes(displacement),
                 "Return {name: step_size * v for name, v in velocity.items()}, or similar.",
             )
-        # A step control shortens a step by scaling its displacement, whatever the integrator.
+        # A step control shortens a step by scaling its displacement, for any integrator.
         if self.scale != 1.0:
             displacement = {name: self.scale * change for name, change in displacement.items()}
         for name, change in displacement.items():

@@ -150,7 +150,7 @@ class Backtracking:
                     return FlowState(trial, trial_state, {"scale": scale, "largest": largest})
                 change = f"the value goes from {current.value:.9g} to {trial.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
-                del trial  # its memory is needed for the next one
+                del trial  # frees the memory for the next one
             scale *= _SHRINK
             if not integrator.descends:
                 # Momentum may point uphill. From the initial state a small step descends.
@@ -220,7 +220,7 @@ def iterate(
         functional: what to decrease.
         dynamics: what moves; ``FeatureDriven()`` by default.
         integrator: ``Euler(0.1)`` by default.
-        control: as in ``flow``.
+        control: the step control, as in ``flow``.
         generator: random numbers of stochastic integrators.
         start: a snapshot to continue from, instead of the source.
 

@@ -82,7 +82,7 @@ class Interaction(Functional):
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
-        require_labels(rho, "an interaction, which asks whether two labels are the same,")
+        require_labels(rho, "an interaction of classes")
         # Only differences count. Without a common centre, a large offset would cost digits.
         x = x - mass_centre(x, rho.weights)
         total = torch.zeros((), dtype=torch.float64, device=x.device)

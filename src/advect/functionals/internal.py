@@ -55,7 +55,7 @@ class Internal(Functional):
             raise InputError(
                 "power must be at least 1",
                 power,
-                "1 is the entropy, 2 the porous medium of Boussinesq.",
+                "Use 1 for the entropy and 2 for the porous medium equation.",
             )
         self.power, self.by_class = power, by_class
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)

@@ -85,7 +85,7 @@ def affine_norm(
         raise InputError(
             "matrix must be (e, d) or (k, e, d) and offset (e,) or (k, e)",
             f"shapes {tuple(a.shape)} and {tuple(b.shape)}",
-            "Match their e.",
+            "Give both the same e.",
         )
 
     def v(x: Tensor, y: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def hinge(
     Args:
         direction: w (d,).
         offset: b.
-        margin: distance from the plane that classes shall keep.
+        margin: minimal distance of the classes from the plane.
         positive: positions of the classes on one side.
 
     Example:
@@ -151,7 +151,7 @@ def collapse(dimension: int, value: float = 0.0) -> PotentialFunction:
 
     Args:
         dimension: k.
-        value: where it goes.
+        value: the coordinate that the data moves to.
 
     Example:
         >>> import advect as ad
@@ -166,7 +166,7 @@ def _check_labeled(who: str, y: Tensor) -> None:
         raise InputError(
             f"{who} needs a label for each sample",
             f"{int((y < 0).sum())} without",
-            "Label them, or leave them out first.",
+            "Label them, or remove them first.",
         )
 
 

@@ -166,7 +166,7 @@ class _Slices:
         *,
         reduce_noise: bool = False,
     ) -> Tensor:
-        """½ · 3d · W₂² along each line, (p,) float64, less a control variate if asked for."""
+        """½ · 3d · W₂² along each line, (p,) float64, minus a control variate if there is one."""
         self._check(a, b)
         n_parts = 3 if self.label_weight > 0 else 1  # numbers that describe a sample on a line
         theta, psi = (

@@ -1,1 +1,1 @@
-"""Datasets in and out: files, data frames, named sets, references and recorded runs."""
+"""Reading and writing datasets: files, data frames, named datasets, references and recorded runs."""

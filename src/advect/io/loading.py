@@ -31,12 +31,12 @@ _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "swiss_roll": swiss_roll,
 }
 _SAMPLING = ("n", "balanced", "seed", "max_samples")
-# what it is called, how it is read, and its options
+# name, reader and options
 _READERS: dict[str, tuple[str, Callable[..., Content | LabeledDataset], tuple[str, ...]]] = {
     "name": ("the dataset {}", open_named, ("split",)),
     "run": ("a frame", open_frame, ("units",)),
 }
-# Types that a guess would get wrong: a column may be called 7, a delimiter may be a comma.
+# Types that cannot be guessed: a column may have the name 7, a delimiter may be a comma.
 _TEXTS = "delimiter encoding split dtype categorical channels units"
 _TYPES = dict.fromkeys(_TEXTS.split(), "str") | {
     "label": "str | int | False",

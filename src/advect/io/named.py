@@ -29,7 +29,7 @@ SYNTHETIC = ("gaussians", "moons", "rings", "swiss_roll")
 
 @dataclass(frozen=True)
 class Available:
-    """A named dataset: where it would come from, and whether it is there."""
+    """A named dataset: its source, and whether it is available."""
 
     name: str
     where: str
@@ -37,8 +37,7 @@ class Available:
 
 
 def names() -> tuple[Available, ...]:
-    """List the named datasets: ``name``, ``where`` each would come from, and ``ready``, whether it
-    is there.
+    """List the named datasets: ``name``, ``where`` (the source) and ``ready`` (whether it is available).
 
     Example:
         >>> import advect as ad

@@ -60,7 +60,9 @@ def in_units(
         return frame.replace(table=frame.table.without_kinds) if scaled and frame.table else frame
     if space is None:
         raise InputError(
-            "there is no feature space to invert", f"units={units} of {where}", "Leave units out."
+            "without a feature space there are no units",
+            f"units={units} of {where}",
+            "Leave units out.",
         )
     back = space.invert(frame.replace(law=None, law_index=None), side=units)
     kinds = space.kinds(units)
@@ -71,12 +73,14 @@ def in_units(
     if kinds == ("pixels",):
         low, high = frame.x.aminmax()
         back = back.replace(x=back.x.clamp(low.to(back.x.dtype), high.to(back.x.dtype)))
-    if dropped := set(space.dropped(units)):  # columns that the flow never saw
+    if dropped := set(space.dropped(units)):  # columns that are not part of the flow
         rest = [at for at, name in enumerate(back.columns or ()) if name not in dropped]
         names = [(back.columns or ())[at] for at in rest]
         back = back.replace(x=back.x[:, rest], sample_shape=(len(rest),), columns=names)
         few = ", ".join(sorted(dropped)[:8])
-        _warn(f"columns that only the {units} has were not in the flow and are left out: {few}")
+        _warn(
+            f"columns that exist only in the {units} were not in the flow and are left out: {few}"
+        )
     if "project" in kinds:
         _warn(f"samples of {where} in the units of the {units} are approximations")
     return back

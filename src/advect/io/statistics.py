@@ -70,7 +70,12 @@ class ClassStatistics:
     def merge(self, other: ClassStatistics) -> ClassStatistics:
         """The statistics of both together, as a new object."""
         what = f"merge takes ClassStatistics(diagonal={self.diagonal})"
-        refuse_if(other.diagonal != self.diagonal, what, repr(other), "Gather both alike.")
+        refuse_if(
+            other.diagonal != self.diagonal,
+            what,
+            repr(other),
+            "Use the same value of diagonal for both.",
+        )
         self._check_dim(other.dim)
         both = ClassStatistics(diagonal=self.diagonal)
         both.missing, both._moments = self.missing + other.missing, dict(self._moments)

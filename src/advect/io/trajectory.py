@@ -71,7 +71,7 @@ class Trajectory:
         return trajectory
 
     def add(self, index: int, value: float, dataset: LabeledDataset) -> None:
-        """Record a frame, unless the same one is there."""
+        """Record a frame, unless it exists already."""
         if not self.wants(index, value):
             return
         if self.directory is None:

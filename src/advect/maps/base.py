@@ -1,6 +1,6 @@
-"""The base class of maps: fitting on pairs (x_0, x_T), carrying new samples, files without pickle.
+"""The base class of maps: they are fitted on pairs (x_0, x_T), map new samples, and are saved without pickle.
 
-A map makes the action of a flow, h: x_0 ↦ x_T, a function (paper, section 5.3)."""
+A map is a function h: x_0 ↦ x_T that extends a flow to new samples (paper, section 5.3)."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def check_columns(x: Any, columns: tuple[str, ...] | None) -> None:
 
 
 class Map(ABC):
-    """A map fitted on the first and last states of particles, for samples that the flow did not see.
+    """Base class of maps that are fitted on the first and last states of a flow and applied to new samples.
 
-    ``EntropicMap`` needs no training, uses labels, and carried held-out images best. ``NearestMap`` is
-    the baseline. ``NeuralMap`` is the network of the paper. ``FlowMatchingMap`` needs two datasets and
-    no flow.
+    ``EntropicMap`` needs no training, uses labels, and had the best accuracy on held-out images.
+    ``NearestMap`` is the baseline. ``NeuralMap`` is the network of the paper. ``FlowMatchingMap`` needs two
+    datasets and no flow.
 
     A subclass names its kind for files and defines ``learn`` and ``move``. ``save`` writes the
     attributes that ``learn`` sets: tensors, and values that JSON has. Override ``pack`` and ``unpack``
@@ -100,7 +100,7 @@ class Map(ABC):
         return self
 
     def transform(self, x: Any, y: Any = None) -> Any:
-        """Carry samples to where the flow would have moved them.
+        """Map samples as the flow would have moved them.
 
         Args:
             x: an array (n, …) or a dataset, in the sample shape of the fit or flattened.
@@ -178,7 +178,7 @@ class Map(ABC):
 
     @abstractmethod
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
-        """Carry rows (n, d) with positions (n,) in ``classes_``, −1 for unknown labels."""
+        """Map rows (n, d) with positions (n,) in ``classes_``, −1 for unknown labels."""
 
     def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and JSON values that ``move`` needs: by default all attributes."""

@@ -3,9 +3,9 @@
     T(x) = Σ_j π_j(x) x_T,j ,   π_j(x) ∝ b_j exp((g_j − c(x, j))/ε) ,   c(x, j) = ½(‖x − x_T,j‖² + label_weight W₂²(β_y, α_y_j))
 
 with g the potential of the transport of x_0 to x_T (Seguy et al. 2018; Pooladian and Niles-Weed 2021).
-α are the laws of the classes at the end, and β_y the law of the last states of class y, so that a
-class is carried to where the flow took it. The mean displacement changes no plan and is removed
-first, so that a relative ε depends on the spread of the data.
+α are the laws of the classes at the end, and β_y the law of the last states of class y, so that a class is
+mapped to where the flow moved it. The mean displacement does not change the plan and is removed first, so
+that a relative ε depends on the spread of the data.
 
 Class probabilities of samples without labels come from the particles, or also from classifiers. Seeds
 are fixed, so a map that is read from a file gives the same answers."""
@@ -39,8 +39,8 @@ class EntropicMap(Map, kind="entropic"):
     to the first states.
 
     The second term removes the blur of ε, as in the debiased divergence. A sample without a label
-    pays the expected label cost under ``posterior(x)`` of the particles; with a classifier it is
-    carried as one of the most likely class, since the mean cost of two classes ends between them.
+    pays the expected label cost under ``posterior(x)`` of the particles; with a classifier it gets the most
+    likely class, since the mean cost of two classes leads to a point between them.
 
     Args:
         epsilon: regularization in units of the cost, or ``Relative(share)`` of its mean.
@@ -200,7 +200,7 @@ class EntropicMap(Map, kind="entropic"):
             classes = one_hot(codes.clamp_min(0), k).to(x)
             if bool((codes < 0).any()):
                 guess = self._probabilities(x)
-                if self._classifiers:  # carried as one of the most likely class
+                if self._classifiers:  # uses the most likely class
                     guess = one_hot(guess.argmax(1), k).to(guess)
                 classes = torch.where((codes >= 0)[:, None], classes, guess)
         end = self._plans["end"].image(x, classes)

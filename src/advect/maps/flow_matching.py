@@ -37,7 +37,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
 
     Use it if there is no flow, or too much data for one: a ``PairSampler`` of two datasets is enough.
     For a few thousand samples with a flow, ``EntropicMap`` is the safer choice. Labels of new samples
-    are used if they are known; training hides half of them, so samples without labels are carried too.
+    are used if they are known; training hides half of them, so samples without labels can be mapped too.
 
     Args:
         updates: number of Adam steps; the learning rate decreases by a cosine.

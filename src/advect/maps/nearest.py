@@ -20,7 +20,7 @@ class NearestMap(Map, kind="nearest"):
     """x ↦ x + Σ w_i (x_T,i − x_0,i), the mean displacement of the k particles that started nearest.
 
     A sample with a label uses particles of its class. Particles count by their weights. Use it as the
-    baseline of other maps, or where the flow moved neighbours alike.
+    baseline of other maps, or if the flow moves neighbours in the same way.
 
     Args:
         k: number of neighbours; all of a class that has fewer.
@@ -61,7 +61,7 @@ class NearestMap(Map, kind="nearest"):
         return moved
 
     def _carry(self, x: Tensor, among: Tensor) -> Tensor:
-        """Carry rows by their neighbours among some particles."""
+        """Map rows by their neighbours among some particles."""
         points, start = (
             (part.double() - self._centre) / self._scale for part in (x, self._start.x[among])
         )

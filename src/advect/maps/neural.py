@@ -248,7 +248,7 @@ class NetworkMap(Map, kind=""):
 class NeuralMap(NetworkMap, kind="neural"):
     """x ↦ h(x), a network fitted on the pairs; it ignores labels.
 
-    Use it to carry very many samples, or to use ``network_`` without advect. Images of shape (H, W) or
+    Use it to map very many samples, or to use ``network_`` without advect. Images of shape (H, W) or
     (H, W, 3) go through the paper's autoencoder (two convolutions and five fully connected layers, and
     the same in reverse); other samples through x + mlp(x). Inputs and outputs are standardized.
 

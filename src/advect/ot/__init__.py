@@ -1,7 +1,7 @@
 """Optimal transport: a cost and two weight vectors in, a ``Solution`` out.
 
-The solvers are ``advect.Sinkhorn``, ``advect.ExactOT`` and ``advect.MiniBatch``. Here is what a solver
-or a cost of your own is made of."""
+The solvers are ``advect.Sinkhorn``, ``advect.ExactOT`` and ``advect.MiniBatch``. This module has the parts
+of user-defined solvers and costs."""
 
 from advect.ot.cost import Cost
 from advect.ot.divergence import divergence

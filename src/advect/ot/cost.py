@@ -115,7 +115,7 @@ class DenseCost(Cost):
 
 def as_cost(cost: Any) -> Cost:
     """A ``Cost`` as it is, or a matrix of finite numbers as a ``DenseCost``."""
-    if isinstance(cost, Cost):  # its entries are looked at when they are made
+    if isinstance(cost, Cost):  # its entries are checked when they are computed
         return cost
     matrix = torch.as_tensor(cost)
     if matrix.ndim != 2 or matrix.numel() == 0:
@@ -229,7 +229,7 @@ class _Made(Rows):
     def __call__(self, rows: Index, out: Tensor | None, columns: Tensor | None = None) -> Tensor:
         made = self.make(rows).to(self.dtype)
         made = made if columns is None else made.index_select(1, columns)
-        # it may be a view of what is not ours
+        # it may be a view of the user's data
         return made.clone() if out is None else out.copy_(made)
 
     def mean(self, a: Tensor, b: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from advect.ot.solver import (
 
 
 class Support:
-    """The rows and columns of a problem that have mass, where some have none."""
+    """The rows and columns of a problem that have mass."""
 
     def __init__(self, cost: Cost, a: Tensor, b: Tensor) -> None:
         self.cost, self.a, self.b, self.rows, self.columns = cost, a, b, a > 0, b > 0
@@ -39,7 +39,7 @@ class Support:
         return f[self.rows], g[self.columns]
 
     def extended(self, found: Solution) -> Solution:
-        """A solution between points with mass as one between all points.
+        """Extend a solution between points with mass to all points.
 
         Points without mass get the potentials T(g) and T(f), damped as those of points with mass.
         """
@@ -102,10 +102,10 @@ def warn_unresolved(solved: Divergence) -> None:
     """Warn if the three problems are solved; their difference is below the error."""
     if solved.met or solved.equal:
         warnings.warn(
-            f"the divergence is {solved.value:.3e}, known to {solved.error:.1e}: the measures are "
+            f"the divergence is {solved.value:.3e} with an error of {solved.error:.1e}: the measures are "
             "too close for this dtype, "
-            "tolerance and epsilon. Pass float64 and no tol, a smaller epsilon if it is large "
-            "against the costs, or ExactOT.",
+            "tolerance and epsilon. Use float64 without tol, a smaller epsilon if it is large "
+            "compared with the costs, or ExactOT.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -1,6 +1,6 @@
-"""The dual of entropic transport: the condition on the marginals, and how good an answer is.
+"""The dual of entropic transport: the conditions on the marginals, and the certificate of a solution.
 
-``Balanced`` meets the marginals, P1 = a and Pᵀ1 = b. ``Penalised`` pays for what is left (Chizat et al.
+``Balanced`` meets the marginals, P1 = a and Pᵀ1 = b. ``Penalised`` penalises deviations (Chizat et al.
 2018; debiased, Séjourné et al. 2019):
 
     OT_{ε,ρ}(a, b) = min_P ⟨P, C⟩ + ε KL(P | a ⊗ b) + ρ KL(P1 | a) + ρ KL(Pᵀ1 | b)
@@ -9,16 +9,15 @@ with KL(p | q) = Σ p log(p/q) − p + q and ρ = reach². The dual
 
     D(f, g) = ρ ⟨a, 1 − e^(−f/ρ)⟩ + ρ ⟨b, 1 − e^(−g/ρ)⟩ + ε (1 − m(P))
 
-is strictly concave. At its maximum the plan has the marginals a e^(−f/ρ) and b e^(−g/ρ) that the
-potentials ask for, f = ρ/(ρ + ε) T(g), and the value is (2ρ + ε)(1 − m(P)). The duality gap of any
-potentials is ρ KL(P1 | a e^(−f/ρ)) + ρ KL(Pᵀ1 | b e^(−g/ρ)). Both are the proximal steps of one loop
-(``advect.ot.iteration``).
+is strictly concave. At its maximum the plan has the marginals a e^(−f/ρ) and b e^(−g/ρ) that the potentials
+imply, f = ρ/(ρ + ε) T(g), and the value is (2ρ + ε)(1 − m(P)). The duality gap of any potentials is ρ KL(P1
+| a e^(−f/ρ)) + ρ KL(Pᵀ1 | b e^(−g/ρ)). Both are the proximal steps of one loop (``advect.ot.iteration``).
 
-The certificate of an answer, ``certificate``, bounds the gap of a balanced dual by concavity:
+The certificate of a solution, ``certificate``, bounds the gap of a balanced dual by concavity:
 
     0 ≤ OT_ε − D(f, g) ≤ ⟨a − P1, f* − f⟩ + ⟨b − Pᵀ1, g* − g⟩ ≤ ½ ‖residual‖₁ · range
 
-and optimal potentials range no further than the cost. Rounding adds to it. With u the unit of the
+and the range of optimal potentials is at most that of the cost. Rounding adds to it. With u the unit of the
 dtype, exponents (f + g − C)/ε are off by u (|f| + |g| + |C|)/ε, and sums of n terms by about √n u. So
 the value loses digits at a large ε, and entries of the plan (and gradients) at a small one.
 """
@@ -37,12 +36,12 @@ from advect.ot.kernel import Kernel
 
 Potentials = tuple[Tensor, Tensor]
 
-# no marginal error above this counts as converged unless a tolerance was given; no entry of a plan
-# is off by more
+# the largest marginal error that counts as converged if no tolerance was given, and the largest relative
+# error of entries of a plan
 CAP = 1e-3
 _BASE_TOL = {torch.float32: 1e-5, torch.float64: 1e-8}
-_LEAST_TOL = {torch.float32: 2e-6, torch.float64: 1e-13}  # what sums of some thousand terms leave
-# what points out of reach leave open, of the error and of the mass, before they are looked at again
+_LEAST_TOL = {torch.float32: 2e-6, torch.float64: 1e-13}  # rounding of sums of some thousand terms
+# largest error of points out of reach, as a share of the error and of the mass, before they are updated
 _ASTRAY, _NOTHING = 0.1, 1e-15
 
 
@@ -65,10 +64,10 @@ class Scale:
         needed = torch.finfo(torch.float64).eps * self.largest
         if self.epsilon < needed:
             raise InputError(
-                f"epsilon must be above {needed:.1e}, what float64 can tell apart among costs up "
+                f"epsilon must be above {needed:.1e}, the resolution of float64 for costs up "
                 f"to {self.largest:.3g}",
                 f"{self.epsilon:g}",
-                "Raise it, or use ad.ExactOT() for a plan without blur.",
+                "Raise it, or use ad.ExactOT() for exact transport.",
             )
 
     def sums_rounding(self, dtype: torch.dtype) -> float:
@@ -129,17 +128,17 @@ class Scale:
         return left + 2 * torch.finfo(dtype).eps * sizes + sums * self.epsilon
 
     def failure_reason(self, dtype: torch.dtype, value_error: float, tol: float) -> str | None:
-        """Why an answer with this dtype and error is not accepted although its marginals are met."""
+        """Why a solution with this dtype and error is not accepted although its marginals are met."""
         rounding = 6 * torch.finfo(dtype).eps * self.largest / self.epsilon
         if rounding > CAP:
             return (
-                f"Rounding leaves entries of the plan off by up to {rounding:.0e}: costs up to "
+                f"The relative rounding error of the plan may be {rounding:.0e}: costs up to "
                 f"{self.largest:.3g} are too "
                 f"large for epsilon {self.epsilon:.3g}. Raise epsilon, or use ExactOT."
             )
         if value_error > 2 * max(tol, CAP) * self.largest > 0:
             return (
-                f"The value is known to {value_error:.1e} where costs are no larger than "
+                f"The error of the value may be {value_error:.1e}, while costs are at most "
                 f"{self.largest:.1e}. "
                 f"Lower epsilon (now {self.epsilon:.3g}), or tol."
             )
@@ -166,7 +165,7 @@ class Balanced:
 
     Attributes:
         a64, b64: the weights.  a, b: the same in the dtype of the kernel.
-        rho: the price of mass, ∞ for marginals that are met. In the log domain a potential is T(g) times
+        rho: the penalty weight ρ, ∞ for marginals that are met. In the log domain a potential is T(g) times
             ρ/(ρ + ε).
         mass: of the plan, of which the marginal error is a share.
     """
@@ -242,14 +241,14 @@ class Penalised(Balanced):
 
     The common drift f + λ, g − λ is removed in closed form (Séjourné, Vialard and Peyré 2022). Points
     out of reach, whose share e^(−f/ρ) underflows, keep the potentials of the last step in the log
-    domain; what that leaves open counts as error.
+    domain; the difference counts as error.
     """
 
     def absorb(self, f: Tensor, g: Tensor, epsilon: float, dtype: torch.dtype) -> Potentials:
         self.a, self.b = self.a64.to(dtype), self.b64.to(dtype)
         self.power, self.share = self.rho / (self.rho + epsilon), epsilon / self.rho
         f, g = self._centred(f, g)
-        # shares that the absorbed potentials ask for
+        # shares of the marginals that the absorbed potentials imply
         self.rows64, self.columns64 = (torch.exp(-part / self.rho) for part in (f, g))
         self.rows, self.columns = self.rows64.to(dtype), self.columns64.to(dtype)
         least = 100 * torch.finfo(dtype).tiny
@@ -264,26 +263,26 @@ class Penalised(Balanced):
         return torch.where(self.far[1], v, (self.columns / product).pow(self.power))
 
     def _column_sums(self, v: Tensor) -> Tensor:
-        """The column sums that the potentials ask for."""
+        """The column sums that the potentials imply."""
         return self.b * self.columns * v.pow(-self.share)
 
     def residual(self, v: Tensor, column: Tensor, product: Tensor) -> tuple[Tensor, float]:
-        asked = self._column_sums(v)
-        residual = asked - self.b * v * column
-        # of points out of reach, what the last step in the log domain has left
+        implied = self._column_sums(v)
+        residual = implied - self.b * v * column
+        # error of points out of reach since the last step in the log domain
         astray = torch.where(self.far[0], self.a * (product - self.rows).abs(), 0.0).sum()
-        off, astray, mass = torch.stack([residual.abs().sum(), astray, asked.sum()]).tolist()
+        off, astray, mass = torch.stack([residual.abs().sum(), astray, implied.sum()]).tolist()
         self.mass = max(mass, torch.finfo(self.b.dtype).tiny)
         if astray > max(_ASTRAY * off, _NOTHING * mass):
-            return residual, math.inf  # one step in the log domain mends it
+            return residual, math.inf  # one step in the log domain corrects it
         return residual, (off + astray) / self.mass
 
     def curvature(self, residual: Tensor, u: Tensor, v: Tensor) -> Potentials:
         # S = diag(q + ε/ρ b e^(−g/ρ)) − ρ/(ρ + ε) Pᵀ diag(1/p) P for marginals p and q
-        asked = self._column_sums(v)
-        diagonal = asked - residual + self.share * asked
+        implied = self._column_sums(v)
+        diagonal = implied - residual + self.share * implied
         weights = self.power * self.a / (self.rows * u.pow(-self.share)) * u.square()
-        least = torch.finfo(asked.dtype).tiny
+        least = torch.finfo(implied.dtype).tiny
         return diagonal.clamp_min(least), torch.where(self.far[0], 0.0, weights)
 
     def dual(self, u: Tensor, v: Tensor) -> Tensor:
@@ -315,10 +314,10 @@ class Penalised(Balanced):
         rows, columns = kernel.sweep(right, lambda _, block: left[block])
         p, q = (left * rows).double(), (right * columns).double()
         f, g = self._centred(*potentials)
-        mass, asked = float(p.sum()), self._log_mass(a, f)
-        if mass > 0 and math.isfinite(asked) and math.isfinite(mass):
-            # of f + λ/2, g + λ/2 the best: mass and what is asked for are the same
-            lift = (asked - math.log(mass)) / (1 / epsilon + 1 / (2 * rho))
+        mass, implied = float(p.sum()), self._log_mass(a, f)
+        if mass > 0 and math.isfinite(implied) and math.isfinite(mass):
+            # the best of f + λ/2, g + λ/2: the mass is the one that the potentials imply
+            lift = (implied - math.log(mass)) / (1 / epsilon + 1 / (2 * rho))
             f, g, factor = f + lift / 2, g + lift / 2, math.exp(lift / epsilon)
             p, q, left, mass = factor * p, factor * q, factor * left, factor * mass
         # duality gap: ρ KL(p | a e^(−f/ρ)) + ρ KL(q | b e^(−g/ρ))
@@ -338,7 +337,7 @@ class Penalised(Balanced):
         return float(torch.logsumexp(logs, dim=0))
 
     def _centred(self, f: Tensor, g: Tensor) -> Potentials:
-        """The best potentials f + λ, g − λ of a plan: they ask for equal masses on both sides."""
+        """The best potentials f + λ, g − λ of a plan: they imply equal masses on both sides."""
         drift = self.rho / 2 * (self._log_mass(self.a64, f) - self._log_mass(self.b64, g))
         return (f + drift, g - drift) if math.isfinite(drift) else (f, g)
 

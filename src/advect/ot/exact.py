@@ -63,7 +63,7 @@ class ExactOT(Solver):
         unit = largest or 1.0
         scaled, masses = inner.cpu().numpy() / unit, (p.cpu().numpy(), q.cpu().numpy())
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # replaced by ours below, which says what to do
+            warnings.simplefilter("ignore")  # replaced by the warning below, which has a remedy
             plan, log = ot.emd(*masses, scaled, numItermax=self.max_iter, log=True)
         if log["warning"] is not None:
             warnings.warn(
@@ -80,7 +80,7 @@ class ExactOT(Solver):
         # bounds the error.
         gap = abs(value - float(p @ f + q @ g)) + _violation(inner, f, g)
         rounding = torch.finfo(torch.float64).eps * (8 + math.sqrt(max(inner.shape))) * largest
-        # no plan is cheaper than free
+        # with costs of at least 0, a value of 0 is optimal
         error = 0.0 if value == 0 and least >= 0 else gap + marginal * largest + rounding
         rows, columns = support.rows, support.columns
         g = _extended(g, columns, lambda: (matrix.double()[rows] - f[:, None]).amin(dim=0))
@@ -105,7 +105,7 @@ class ExactOT(Solver):
         parts = [cost.rows(block)[:, block].diagonal() for block in cost.blocks()]
         diagonal, (least, most) = float(torch.cat(parts).abs().max()), cost.extremes()
         if diagonal > 1e-6 * most or least < -diagonal:
-            # a cost of one's own for which staying is not free, or not the cheapest
+            # a user-defined cost whose diagonal is not zero or not minimal
             return self.solve(cost, a, a)
         zero, places = torch.zeros_like(a), torch.arange(len(a), device=a.device).expand(2, -1)
         plan = torch.sparse_coo_tensor(places, a, cost.shape, check_invariants=True)

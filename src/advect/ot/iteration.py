@@ -25,7 +25,7 @@ from advect.ot.kernel import SMALL, Kernel
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.1, 0.03, 60
-# iterations after which a solve that is still far off anneals anew, at this ratio
+# iterations after which a solve with a large error anneals again, with this ratio
 _RETRIES = ((300, 0.7), (2000, 0.85))
 _NEAR = 0.2  # marginal error from which Newton steps take over
 _SLOW = 1 / 3  # of the error after a step of a self-problem, from which steps alternate
@@ -83,7 +83,7 @@ class Iteration:
         f = zero if start is None else start.to(zero)
         self.start(f, f)
         best, marginals = math.inf, self.marginals
-        # In small problems a look at the error costs more than some steps.
+        # In small problems, computing the error takes longer than some steps.
         every = 4 if self.kernel.shape[0] ** 2 <= SMALL else 1
         patience = stalled = 4 // every
         alternate = False
@@ -96,14 +96,14 @@ class Iteration:
                     self.u = (self.u * scaling).sqrt()
                 self.n_iter += 1
             self.error = marginals.residual(scaling, product, product)[1]
-            if not math.isfinite(self.error):  # a start far from the solution: begin again
+            if not math.isfinite(self.error):  # the start was far from the solution
                 self.start(zero, zero)
                 continue
             alternate = alternate or self.error > _SLOW**every * best
             stalled = patience if self.error < 0.9 * best else stalled - 1
             best = min(best, self.error)
             if self.error <= tol or stalled <= 0:
-                self.u = scaling  # the one that the error is of
+                self.u = scaling  # the scaling whose error was computed
                 break
         self.v = self.u
         return self.error <= tol
@@ -151,7 +151,7 @@ class Iteration:
                 self.v = marginals.column_scaling(column, self.v)
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
-                self._widen()  # the kernel has lost sight of some group of points
+                self._widen()  # the kernel has underflowed for some group of points
             ends = [float(end) for part in (self.u, self.v) for end in torch.aminmax(part)]
             low, high = min(ends), max(ends)
             if low == 0 or not math.isfinite(high):
@@ -178,10 +178,10 @@ class Iteration:
         # function of g alone. Its gradient is b − c with c = Pᵀ1, the columns' residual. When g
         # moves by ε δ, each column of P is scaled by exp(δ_j) and the rows, to be matched again, by
         # exp(−(Pδ)_i / a_i): to first order c changes by S δ with S = diag(c) − Pᵀ diag(1/a) P, the
-        # Schur complement of the dual's Hessian. S is positive semidefinite and blind to constants
-        # alone (f + c, g − c is the same plan), unless P falls into groups that hardly exchange
-        # mass: then a constant on each group costs next to nothing, δ is long, and the step is cut
-        # to what the range of the kernel can hold. Steps are damped until the dual rises.
+        # Schur complement of the dual's Hessian. S is positive semidefinite, and its null space has only
+        # constants (f + c, g − c is the same plan). If P has groups with almost no mass between them, a
+        # constant on each group hardly changes the dual, δ is long, and the step is cut to the range of the
+        # kernel. Steps are damped until the dual rises.
         direction = self._newton_direction(residual, tol, max_iter)
         u, v, column, product = self.u, self.v, self.column, self.product
         slope, longest = float(residual @ direction), float(direction.abs().max())
@@ -189,8 +189,8 @@ class Iteration:
         if not (math.isfinite(slope) and slope > 0):
             return False
         rounding = 8 * torch.finfo(v.dtype).eps * (1 + abs(before))
-        # Nearly separate groups of points ask for very long steps: go as far as the kernel's range
-        # allows, then look back.
+        # Nearly separate groups of points give very long steps: they start at the range of the kernel and
+        # are halved until the dual rises.
         step = min(1.0, _LOG_RANGE[v.dtype] / 2 / longest)
         for _ in range(_HALVINGS):
             self.v = v * torch.exp(step * direction)
@@ -205,14 +205,15 @@ class Iteration:
     def _newton_direction(self, residual: Tensor, tol: float, max_iter: int) -> Tensor:
         """Solve S δ = residual directly where it is small, else by preconditioned conjugate gradients.
 
-        Not a library's: the products may be on several ranks, and the L1 residual is the marginal error.
+        No library solver is used, because products may run on several ranks and the stopping rule is the
+        marginal error, the L1 norm of the residual.
         """
         weight = self.marginals.b * self.v  # P = diag(a u) K diag(weight)
         diagonal, weights = self.marginals.curvature(residual, self.u, self.v)
         if len(residual) <= _SMALL_SYSTEM:
             self.n_iter += 1
             return self._solve_directly(residual, diagonal, weights)
-        # no closer than what is asked for
+        # no more precise than the requested tolerance
         share = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
         tolerance = self.marginals.mass * share
         solution, rest = torch.zeros_like(residual), residual
@@ -238,7 +239,7 @@ class Iteration:
         return self._solve_directly(residual, diagonal, weights)
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor, weights: Tensor) -> Tensor:
-        """Solve S δ = residual in float64. The shift stands for the constants that S ignores."""
+        """Solve S δ = residual in float64. The shift regularises the null space of S, the constants."""
         # With D = diag(c), S = D^½ (I − Zᵀ Z) D^½ for Z = diag(weights)^½ K diag(b v) D^-½, whose
         # singular values are at most 1; the constants are the singular vectors of 1.
         root, left = diagonal.double().sqrt(), weights.sqrt()
@@ -257,7 +258,7 @@ class Iteration:
         return (solved / root).to(residual.dtype)
 
     def _log_step(self, g: Tensor, *, last: bool = True) -> None:
-        """A Sinkhorn step in the log domain, where nothing underflows, and a start at its result."""
+        """A Sinkhorn step in the log domain, which does not underflow; the iteration restarts at its result."""
         marginals, damping = self.marginals, 1 / (1 + self.epsilon / self.marginals.rho)
         ends = self.kernel.softmins(g, marginals.a64, marginals.b64, self.epsilon, damping)
         self.start(*ends, last=last)

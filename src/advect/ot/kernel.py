@@ -192,7 +192,7 @@ class RowKernel(Kernel):
 
     def plan(self, left: Tensor, right: Tensor) -> ScaledPlan:
         if self.cost.matrix is not None and self.shape[0] * self.shape[1] > SMALL:
-            self.release()  # K is computed again from the matrix, and need not live as long
+            self.release()  # K is computed again from the matrix, so it can be freed earlier
         return ScaledPlan(self, left, right, self.shape, self.cost_dtype, self.device)
 
     def release(self) -> None:

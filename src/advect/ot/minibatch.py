@@ -104,7 +104,7 @@ class MiniBatch(Solver):
         object.__setattr__(self, "solver", check_solver(self.solver))
         if self.solver.stochastic:
             raise InputError(
-                "the solver of parts must look at whole matrices",
+                "the solver of batches must use whole matrices",
                 repr(self.solver),
                 "Pass Sinkhorn or ExactOT.",
             )
@@ -201,12 +201,12 @@ def _parts(positions: Tensor, size: int, count: int, generator: torch.Generator)
     parts: list[Tensor] = []
     while len(parts) < count:
         order = torch.randperm(len(positions), generator=generator).to(positions.device)
-        # sizes that differ by one at the most
+        # sizes that differ by at most one
         parts.extend(positions[order].tensor_split(-(-len(positions) // size)))
     return parts[:count]
 
 
-_Part = tuple[float, Tensor, Tensor, Solution]  # the mass it drew, its rows, its columns
+_Part = tuple[float, Tensor, Tensor, Solution]  # mass, rows and columns of a batch
 
 
 def _averaged(a: Tensor, b: Tensor, parts: list[_Part]) -> Solution:

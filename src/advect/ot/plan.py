@@ -143,7 +143,7 @@ class NoPlan(Plan):
 
     def pieces(self) -> Iterator[tuple[Index, Index, Tensor]]:
         raise InputError(
-            "the plan of a step of a flow is not kept",
+            "the plan of a step of a flow is not stored",
             "a request for it",
             "Take ad.otdd(source, target).plan().",
         )

@@ -2,8 +2,8 @@
 
 Every collective goes through ``Group``, which counts bytes and turns a failure (a rank has died, or
 does not answer within the timeout) into ``LostRankError``. A
-process that dies closes its connections, which gloo sees at once; one that hangs is given up after
-the timeout. A rank that leaves with an error closes its own: the others stop as well."""
+process that dies closes its connections, which gloo sees at once; one that hangs counts as dead after the
+timeout. A rank that ends with an error closes its connections, so the others stop as well."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from advect.errors import AdvectError, InputError
 
 
 def rows_of(n: int, rank: int, size: int) -> slice:
-    """The rows of one rank: consecutive, and as many as those of any other, give or take one.
+    """The rows of one rank. They are consecutive, and the numbers of rows of two ranks differ by at most one.
 
     Example:
         >>> [rows_of(7, rank, 3) for rank in range(3)]
@@ -37,7 +37,7 @@ def rows_of(n: int, rank: int, size: int) -> slice:
 
 
 class LostRankError(AdvectError, RuntimeError):
-    """Another rank has died, hangs, or failed; this one cannot go on without it.
+    """Another rank has failed or does not answer, so this one cannot continue.
 
     Example:
         >>> import advect as ad
@@ -54,7 +54,7 @@ class Group:
         rank: of this process, from 0.  size: how many there are.
         device: where this rank's tensors should be.
         sent: bytes of all messages so far.
-        parted: whether the ranks no longer work together; no collectives are possible then.
+        parted: whether the group has ended; collectives are no longer possible.
     """
 
     rank: int = 0
@@ -72,7 +72,7 @@ class Group:
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def of_first(self, values: Tensor) -> Tensor:
-        """Those of rank 0, on every rank."""
+        """The tensors of rank 0, on every rank."""
         return self.sum(values if self.rank == 0 else torch.zeros_like(values))
 
     def max(self, values: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class Group:
         return float(self.max(torch.tensor([number], dtype=torch.float64, device=self.device)))
 
     def each(self, function: Callable[[], Any]) -> Any:
-        """What the function returns here; data that one rank refuses is refused by all."""
+        """The result of the function on this rank. An error on one rank is raised on all ranks."""
         result, failure = None, None
         try:
             result = function()
@@ -92,7 +92,7 @@ class Group:
             failure = error
         if self.largest(float(failure is not None)):
             raise failure or InputError(
-                "another rank refuses its rows", "an error there", "See what it says."
+                "another rank raised an error for its rows", "an error there", "See its message."
             )
         return result
 
@@ -120,7 +120,9 @@ class Group:
         )
 
     def first(self, function: Callable[[], Any]) -> Any:
-        """What the function returns on rank 0 (plain JSON); an error there is one everywhere."""
+        """The result of the function on rank 0 (plain JSON), on every rank. An error on rank 0 is raised
+        everywhere.
+        """
         if self.size == 1:
             return function()
         answer: dict[str, Any] = {}
@@ -158,7 +160,7 @@ class Group:
         return json.loads(bytes(content.tolist()))
 
     def wait(self) -> None:
-        """Until every rank is here."""
+        """Wait until every rank has called this method."""
         self.sum(torch.zeros(1, device=self.device))
 
     def require_same(self, what: str, *tensors: Tensor) -> None:
@@ -181,20 +183,20 @@ class Group:
     def _collective(self, payload: Tensor) -> Iterator[None]:
         if self.parted:
             raise LostRankError(
-                f"rank {self.rank} of {self.size} was interrupted or has lost another one. Start "
+                f"rank {self.rank} of {self.size} was interrupted or has lost another rank. Start "
                 "all ranks again."
             )
         begun = time.perf_counter()
         try:
             yield
-        except RuntimeError as error:  # all that torch.distributed raises is one
+        except RuntimeError as error:  # the base class of all errors of torch.distributed
             self.parted = True
             waited = time.perf_counter() - begun
             reason = (
                 str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             )
             raise LostRankError(
-                f"rank {self.rank} of {self.size} has lost another one: it died, failed or did not "
+                f"rank {self.rank} of {self.size} has lost another rank, which failed or did not "
                 f"answer for {waited:.1f} s "
                 f"({reason}). Start all ranks again and resume from the last checkpoint."
             ) from error
@@ -205,13 +207,13 @@ class Group:
 def group(*, backend: str | None = None, timeout: float = 300.0) -> Iterator[Group]:
     """Join the ranks that ``torchrun`` has started; a group of one where there are none.
 
-    A process group that is there already is used, and left as it is.
+    An existing process group is used and not closed.
 
     Args:
         backend: of torch.distributed; by default nccl where there is a GPU, gloo otherwise.
-        timeout: seconds to wait for a rank that does not answer. It has to be longer than what rank
-            0 does alone between two steps: checkpoints, metrics. A rank that has died is noticed at
-            once, whatever this is (gloo).
+        timeout: seconds to wait for a rank that does not answer. It must be longer than the work of rank 0
+            alone between two steps (checkpoints, metrics). With gloo, the end of a process is noticed at
+            once.
 
     Example:
         >>> import advect as ad
@@ -237,7 +239,7 @@ def group(*, backend: str | None = None, timeout: float = 300.0) -> Iterator[Gro
         ranks = Group(dist.get_rank(), dist.get_world_size(), device)
         yield ranks
         if not ranks.parted:
-            ranks.wait()  # no rank leaves while another still needs it
+            ranks.wait()  # no rank ends while another one needs it
     finally:
         if joined:
             dist.destroy_process_group()
@@ -249,7 +251,7 @@ def _join(backend: str, timeout: float) -> None:
     except (ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise LostRankError(
-            f"the ranks did not come together ({reason}). Start them with torchrun, which sets "
+            f"the ranks could not connect ({reason}). Start them with torchrun, which sets "
             "RANK, WORLD_SIZE, MASTER_ADDR "
             "and MASTER_PORT, and check that the machines reach each other."
         ) from error
@@ -260,7 +262,7 @@ def _length(rows: slice) -> int:
 
 
 def _fingerprint(tensors: tuple[Tensor, ...]) -> int:
-    """Of the bits and their places; exact sums, whatever the order of addition."""
+    """A fingerprint of bits and positions; the sums are exact in any order."""
     total = 0
     for tensor in tensors:
         whole = torch.int32 if tensor.element_size() == 4 else torch.int64

@@ -66,7 +66,7 @@ class ShardedCost(Cost):
         return self._extremes
 
     def kernel(self, dtype: torch.dtype | None = None, room: int | None = None) -> ShardedKernel:
-        extremes = self.extremes()  # first: data that one rank refuses is refused by all
+        extremes = self.extremes()  # first, so that an error on one rank is raised on all ranks
         return ShardedKernel(self.own.kernel(dtype, room), self, extremes)
 
     def release(self) -> None:
@@ -84,7 +84,7 @@ class ShardedKernel(Kernel):
 
     def fill(self, f: Tensor, g: Tensor, epsilon: float, *, last: bool = True) -> None:
         self.own.fill(f[self.mine], g, epsilon, last=last)
-        # ranks with a row more may have no room
+        # ranks with one more row may lack memory
         self.costly = self.group.largest(float(self.own.costly)) > 0
 
     def times(self, v: Tensor) -> Tensor:

@@ -27,9 +27,10 @@ from advect.ot.iteration import Iteration
 from advect.ot.kernel import SMALL
 from advect.ot.solver import AnyCost, Mass, Potentials, Solution, Solver, Start, check_problem
 
-_LARGE = 2**26  # bytes of a matrix from which memory is looked after
-_LEAST_TOL = 1e-12  # that a solver is sharpened to
-_PASSES, _LONG = 60, 600.0  # of a cold solve over the cost, about; seconds that are worth a warning
+_LARGE = 2**26  # bytes of a matrix above which memory is limited
+_LEAST_TOL = 1e-12  # smallest tolerance of ``finer_tolerance``
+# approximate number of passes of a cold solve, and seconds above which a warning is issued
+_PASSES, _LONG = 60, 600.0
 _WIDE = torch.float64
 
 
@@ -60,7 +61,7 @@ class Sinkhorn(Solver):
         tol: stop when the L1 error of the marginals is below this. By default 1e-8 in float64 and
             1e-5 in float32, or what rounding allows at this epsilon, up to 1e-3.
         max_iter: iterations before it stops with a ``ConvergenceWarning``.
-        memory_limit: bytes (or "2GiB") that a solve may use besides a cost matrix; by default half of
+        memory_limit: bytes (or "2GiB") that a solve may use in addition to a cost matrix; by default half of
             the free memory. A kernel that does not fit is computed in blocks, with the same result.
         reach: distance in units of the features beyond which it is cheaper to leave mass behind; None
             transports all mass. The marginals are then penalised by reach² KL (as in geomloss): a pair
@@ -137,7 +138,7 @@ class Sinkhorn(Solver):
             _warn_if_long(cost)
         tol = scale.tolerance(loop.kernel.dtype, cost.dtype) if self.tol is None else self.tol
         met = loop.solve(start, tol, self.max_iter)
-        kernel, scalings = loop.kernel, (loop.u, loop.v)  # it may have gone on in float64
+        kernel, scalings = loop.kernel, (loop.u, loop.v)  # it may have continued in float64
         certificate = loop.marginals.certificate(
             kernel, scalings, loop.potentials(), scale, loop.error
         )
@@ -163,8 +164,8 @@ class Sinkhorn(Solver):
             return replace(found, potentials=(found.potentials[0], found.potentials[0]))
         loop, scale = self._opened(cost, a, a, epsilon)
         kernel = loop.kernel
-        # Halving is cheap, and a tight answer lets d(A, A) and velocities near the target vanish:
-        # aim at rounding, whatever the tolerance is.
+        # Halving is cheap, and a precise solution makes d(A, A) and velocities near the target vanish:
+        # iterate to rounding, whatever the tolerance is.
         loop.solve_self(init, 16 * torch.finfo(kernel.dtype).eps, self.max_iter)
         tol = scale.tolerance(kernel.dtype, cost.dtype)
         if self.tol is not None:
@@ -173,11 +174,11 @@ class Sinkhorn(Solver):
         certificate = loop.marginals.certificate(
             kernel, scalings, (f, f), scale, loop.error, matched=False
         )
-        # Its value is for a divergence, whose costs may be larger than those within one measure:
-        # that is judged there.
+        # Its value is part of a divergence, whose costs may be larger than those within one measure, so its
+        # error is judged there.
         failure = scale.failure_reason(kernel.dtype, 0.0, tol)
         failure = failure if loop.error <= tol else _stopped(loop, tol)
-        sides = 2 if self.reach is None else 1  # the loop has looked at one of two equal marginals
+        sides = 2 if self.reach is None else 1  # the loop has measured one of two equal marginals
         return self._solution(cost, loop, scale, certificate, failure, sides)
 
     def certify(
@@ -188,7 +189,7 @@ class Sinkhorn(Solver):
         Checked in float64 whatever ``tol`` is: at a large epsilon most potentials nearly meet the marginals.
         """
         cost, a, b, epsilon, support = self._posed(cost, a, b)
-        if support is not None:  # points without mass are not to say what rounding allows
+        if support is not None:  # points without mass must not affect the bound of rounding
             inner, cut = replace(self, epsilon=epsilon), support.cut(*potentials)
             found = inner.certify(*support.problem(), cut, slack)
             found = None if found is None else support.extended(found)
@@ -245,7 +246,7 @@ class Sinkhorn(Solver):
         failure: str | None,
         sides: int = 1,
     ) -> Solution:
-        """The end of a loop as a solution; warns about an failure to it."""
+        """The result of a loop as a solution, with a warning if it failed."""
         if failure is not None and cost.reports:
             warnings.warn(failure, ConvergenceWarning, stacklevel=3)
         rounding = scale.sums_rounding(loop.kernel.dtype) + torch.finfo(cost.dtype).eps
@@ -266,7 +267,7 @@ class Sinkhorn(Solver):
 def _stopped(loop: Iteration, tol: float) -> str:
     return (
         f"Sinkhorn stopped after {loop.n_iter} iterations with marginal error {loop.error:.2e} "
-        f"where {tol:.2e} was asked for. Raise epsilon or max_iter, loosen tol, or use ExactOT."
+        f"instead of {tol:.2e}. Raise epsilon or max_iter, loosen tol, or use ExactOT."
     )
 
 

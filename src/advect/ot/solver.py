@@ -24,10 +24,10 @@ from advect.ot.plan import DensePlan, Plan
 
 Mass = Tensor | None  # weights; None for equal ones
 AnyCost = Cost | Tensor
-_NEAR = 1e-3  # share of the mean cost, from which measures are taken for different
+_NEAR = 1e-3  # share of the mean cost above which measures count as different
 Potentials = tuple[Tensor, Tensor]
-Start = Potentials | None  # to begin from
-RESOLVED = 0.01  # share of a divergence that its error may be
+Start = Potentials | None  # initial potentials
+RESOLVED = 0.01  # largest error of a divergence, as a share of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Solution:
     mass: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.coupling, Tensor):  # a matrix will do
+        if isinstance(self.coupling, Tensor):  # a matrix is accepted too
             object.__setattr__(self, "coupling", DensePlan(self.coupling))
 
     @cached_property
@@ -84,7 +84,7 @@ class Solution:
         if self.reach is None:
             return self.potentials
         factor = self.reach**2 + self.epsilon / 2
-        f, g = self._lost
+        f, g = self._left_shares
         return factor * f, factor * g
 
     @property
@@ -93,25 +93,25 @@ class Solution:
         if self.reach is None:
             return self.potentials
         factor = self.reach**2 + self.epsilon
-        f, g = self._lost
+        f, g = self._left_shares
         return factor * f, factor * g
 
-    def asked(self, a: Tensor, b: Tensor) -> Potentials:
+    def target_marginals(self, a: Tensor, b: Tensor) -> Potentials:
         """The marginals that the plan should have: a and b, or fewer with a reach."""
         if self.reach is None:
             return a, b
-        f, g = self._lost
+        f, g = self._left_shares
         return a * (1 - f), b * (1 - g)
 
     @property
-    def _lost(self) -> Potentials:
-        """The shares of points that a reach leaves behind, 1 − e^(−f/reach²)."""
+    def _left_shares(self) -> Potentials:
+        """The shares of mass that a reach does not transport, 1 − e^(−f/reach²)."""
         rho = (self.reach or math.inf) ** 2
         f, g = (-torch.expm1(-part / rho) for part in self.potentials)
         return f, g
 
     def released(self) -> Solution:
-        """The same, without matrices that the coupling stores only to be fast."""
+        """The same solution, without matrices that the coupling stores only for speed."""
         self.coupling.release()
         return self
 
@@ -233,9 +233,9 @@ class Solver(ABC):
     Attributes:
         dtype: that costs should have; None to follow the data.
         epsilon: the regularisation, a number for a prepared solver; 0 for exact transport.
-        reach: beyond which mass may be left behind; None if marginals are met.
-        stochastic: whether results depend on random draws. Such a solver looks at parts of a cost
-            and never needs a whole matrix.
+        reach: distance beyond which mass may stay; None if marginals are met.
+        stochastic: whether results depend on random draws. Such a solver uses parts of a cost and never
+            needs a whole matrix.
 
     Example:
         >>> import torch, advect as ad

@@ -1,6 +1,4 @@
-"""Questions about labeled datasets: wrong samples, quality of generated data, drift, and the nearest
-dataset.
-"""
+"""Data quality: label errors and outliers, evaluation of synthetic data, drift, and the nearest dataset."""
 
 from advect.questions.audit import audit
 from advect.questions.compare import compare

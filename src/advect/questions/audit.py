@@ -72,7 +72,7 @@ def audit(
     *Missing*: samples of the reference whose potential in the data is high.
 
     Args:
-        data: the dataset. Samples without a label do not vote, and get a proposed label.
+        data: the dataset. Samples without a label get a proposed label.
         reference: trusted samples in the same feature space (``ad.harmonize``). Classes and class
             proportions may differ.
         embedding: representation in which distances are computed. ``"auto"``: features as they are

@@ -130,14 +130,14 @@ class Audit(Result):
 
     def figures(self) -> dict[str, Any]:
         figures = {}
-        kinds = {"Labels in doubt": self.wrong, "Outliers": self.odd, "Copies": self.copies}
+        kinds = {"Suspected label errors": self.wrong, "Outliers": self.odd, "Copies": self.copies}
         for title, rows in kinds.items():
             names, twins = ("sample", "nearest sample"), self.twin[rows]
             figures |= image_pairs(title, self.data, rows, self.data, twins, names)
         return figures
 
     def _summary(self) -> dict[str, Any]:
-        rows = {"labels in doubt": self.wrong, "outliers": self.odd, "copies": self.copies}
+        rows = {"suspected label errors": self.wrong, "outliers": self.odd, "copies": self.copies}
         rows |= {} if self.reference is None else {"missing": self.missing}
         counts = {name: len(which) for name, which in rows.items()}
         return {"samples": len(self.data), **counts, "scale": self.settings.get("scale")}

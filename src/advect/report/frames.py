@@ -1,5 +1,5 @@
-"""What a page knows about a flow, from its result or its run directory, and the frames and samples
-that it shows, thinned if there are too many.
+"""The data of a flow that a page shows, from its result or its run directory: frames and samples, thinned
+if there are too many.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Frames:
             yield data
 
     def _sound(self, positions: Iterable[int]) -> Iterator[Frame]:
-        """Those of some frames that are not damaged."""
+        """The frames that are not damaged."""
         for position in positions:
             try:
                 yield self._trajectory[position]
@@ -165,7 +165,7 @@ class Story:
         cost: how classes are compared on the page.
         names: of source and target.
         title, config, command: texts of the page.
-        pictures: how samples look that are features of images.
+        pictures: maps features of images to images.
     """
 
     trajectory: Trajectory | Sequence[Frame]

@@ -52,8 +52,8 @@ class Shades:
 class Album:
     """Collects the images of a flow, if its samples are images.
 
-    Pixels are scaled by the range of the source and the target. ``pictures`` says how samples look
-    that are not images themselves."""
+    Pixels are scaled by the range of the source and the target. ``pictures`` maps samples that are not
+    images to images."""
 
     def __init__(
         self,

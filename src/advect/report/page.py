@@ -144,7 +144,7 @@ def write_report(
 
 
 def _story_of(result: Any) -> Story:
-    """What is known about a result, a trajectory or a run directory."""
+    """The story of a result, a trajectory or a run directory."""
     makers = {FlowResult: Story.of_result, Trajectory: Story, str | Path: Story.of_run}
     for kind, make in (makers | {Story: replace}).items():
         if isinstance(result, kind):

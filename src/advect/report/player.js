@@ -70,15 +70,15 @@ function keys(event) {
   event.preventDefault();
 }
 
-// A sample by its number; one that is not there gets an answer.
+// Select a sample by its number, with a message for a number that is not shown.
 
 const { total } = page;
 function missing(row, bad) {
-  if (bad || !Number.isInteger(row)) return `A sample is a whole number, here from 0 to ${total - 1}.`;
-  if (row < 0 || row >= total) return `There is no sample ${row}: they go from 0 to ${total - 1}.`;
+  if (bad || !Number.isInteger(row)) return `Enter a sample number from 0 to ${total - 1}.`;
+  if (row < 0 || row >= total) return `There is no sample ${row}. Sample numbers are 0 to ${total - 1}.`;
   const shown = Array.from(flow.rows);
   if (shown.includes(row)) return "";
-  return `Sample ${row} is not among the ${shown.length} of ${total} that are shown; the nearest that is has number ${shown[closest(shown, row)]}.`;
+  return `Sample ${row} is not shown (${shown.length} of ${total} are). The nearest one is ${shown[closest(shown, row)]}.`;
 }
 function say(answer = "") {
   find("sample").setAttribute("aria-invalid", String(answer !== ""));

@@ -1,5 +1,5 @@
-"""Feature spaces common to two datasets, and the way back: image sizes, channels, columns,
-scale and principal components.
+"""Feature spaces common to two datasets, and the maps back: image sizes, channels, columns, scale and
+principal components.
 """
 
 from advect.spaces.feature_space import FeatureSpace, harmonize

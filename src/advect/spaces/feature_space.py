@@ -1,4 +1,4 @@
-"""A feature space common to two datasets, there and back, and datasets in one space."""
+"""A feature space common to two datasets, with the maps to it and back."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _check_state(functional: Functional, rho: LabeledDataset, rtol: float) -> No
     first, after = functional.terms(rho, state)
     _check_flat("terms(rho, state)", after)
     same = kept.keys() == state.keys() and all(kept[k].equal(state[k]) for k in kept)
-    require(same, "terms(rho, state) must return a new state and leave the one it is given")
+    require(same, "terms(rho, state) must return a new state and not change its argument")
     again, _ = functional.terms(rho, state)
     equal = all(torch.equal(first[name].detach(), again[name].detach()) for name in first)
     require(equal, "from one state, terms must be the same at each call, to the last bit")
@@ -86,7 +86,7 @@ def _check_flat(where: str, state: Any) -> None:
 
 
 def _check_gradient(functional: Functional, rho: LabeledDataset, rtol: float) -> None:
-    start = functional.begin(rho)  # what is fixed by the first dataset of a flow stays fixed
+    start = functional.begin(rho)  # values that the first dataset of a flow fixes stay fixed
 
     def value(x: Tensor) -> Tensor:
         return torch.stack(list(functional.terms(rho.replace(x=x), start)[0].values())).sum()
@@ -103,7 +103,7 @@ def _check_gradient(functional: Functional, rho: LabeledDataset, rtol: float) ->
 
 
 def check_integrator(integrator: Integrator, *, n_steps: int = 20) -> None:
-    """Check an integrator in a flow down ½‖x‖²: it descends, repeats and resumes.
+    """Check an integrator in a flow down ½‖x‖²: steps descend, and runs can be repeated and resumed.
 
     Args:
         integrator: with a step size below 1.
@@ -123,16 +123,16 @@ def check_integrator(integrator: Integrator, *, n_steps: int = 20) -> None:
         ).dataset.x
 
     first = walk()
-    require(bool(torch.isfinite(first).all()), "a small bowl must not make a step infinite")
+    require(bool(torch.isfinite(first).all()), "steps for a small quadratic must be finite")
     require(torch.equal(first, walk()), "two flows from one seed must be the same, bit for bit")
     if not integrator.stochastic:
         before, after = float(source.x.square().sum()), float(first.square().sum())
-        require(after < before, f"{n_steps} steps must go down a bowl", (before, after))
+        require(after < before, f"{n_steps} steps must decrease ½‖x‖²", (before, after))
         steps = list(islice(iterate(source, bowl, integrator=integrator), 5))
         later = iterate(source, bowl, integrator=integrator, start=steps[2].snapshot)
         again = [step.dataset.x for step in islice(later, 3)]
         same = all(torch.equal(a.dataset.x, b) for a, b in zip(steps[2:], again, strict=True))
-        require(same, "a flow resumed from a snapshot must go the same way, bit for bit")
+        require(same, "a flow resumed from a snapshot must give the same states, bit for bit")
 
 
 def check_map(fresh: Map) -> None:
@@ -152,8 +152,11 @@ def check_map(fresh: Map) -> None:
     moved = fitted.transform(source.x)
     require(moved.shape == source.x.shape, "samples must come back in their shape", moved.shape)
     require(moved.dtype == source.x.dtype, "samples must come back in their dtype", moved.dtype)
-    require(bool(torch.isfinite(moved).all()), "what a map gives must be finite")
-    require(torch.equal(moved, fitted.transform(source.x)), "a map must give the same twice")
+    require(bool(torch.isfinite(moved).all()), "the result of a map must be finite")
+    require(
+        torch.equal(moved, fitted.transform(source.x)),
+        "two calls of a map must give the same result",
+    )
     rows = torch.cat([fitted.transform(row) for row in source.x.split(1)])
     near = torch.allclose(rows, moved, rtol=1e-6, atol=1e-8)
     require(near, "the image of a sample must not depend on the other samples")
@@ -163,7 +166,7 @@ def check_map(fresh: Map) -> None:
         path = fitted.save(Path(folder, "map.safetensors"))
         again = type(fitted).load(path)
     moved_again = again.transform(source.x)
-    require(torch.equal(moved_again, moved), "a saved map must give the same, bit for bit")
+    require(torch.equal(moved_again, moved), "a saved map must give the same result, bit for bit")
 
 
 def check_solver(solver: Solver, *, tol: float = 1e-3) -> None:
@@ -205,7 +208,7 @@ def _check_plan(solution: Solution, cost: Tensor, a: Tensor, b: Tensor, tol: flo
     plan = solution.plan().double()
     require(plan.shape == cost.shape, "a plan must have the shape of the cost", tuple(plan.shape))
     require(bool((plan >= 0).all()), "a plan must not be negative", float(plan.min()))
-    rows, columns = solution.asked(a, b)
+    rows, columns = solution.target_marginals(a, b)
     off = (plan.sum(1) - rows).abs().sum() + (plan.sum(0) - columns).abs().sum()
     error = float(off) / solution.mass
     require(
@@ -228,7 +231,7 @@ def _check_transport_value(
         (solution.value, dual),
     )
     exact = ExactOT().solve(cost, a, b).value
-    if solution.reach is None:  # mass that is left changes the value
+    if solution.reach is None:  # mass that stays changes the value
         require(
             solution.value >= exact - tol * size,
             "the value must not be below the exact one",

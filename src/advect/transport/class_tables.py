@@ -1,5 +1,5 @@
-"""Distances between the laws of classes, and the matching of classes that they give (paper, section
-5.4): all that needs no transport between samples.
+"""Distances between the laws of classes, and the matching of classes under them (paper, section 5.4).
+Neither needs transport between samples.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def match_classes(
 
 
 def left_by_class(data: LabeledDataset, carried: Tensor) -> ClassTable:
-    """The mass of each class, what a plan carries of it, and what it leaves; ``carried`` is that of
+    """For each class: its mass, the mass that a plan moves, and the rest. ``carried`` is the moved mass of
     each sample, (n, 1).
     """
     require_labels(data, "the mass that classes leave")

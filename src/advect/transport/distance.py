@@ -207,11 +207,11 @@ class Distance(Result):
         return of_unresolved(self.energy, self.error, self.epsilon, self.pairs[0].largest)
 
     def standard_error(self) -> float:
-        """The standard deviation of the value over other draws of as many samples of each class.
+        """The standard deviation of the value over new samples of the same size of each class.
 
         A first-order estimate, from the dual potentials and the gradient through label laws. It costs
-        about as much as the distance. It is not an error of the solver (``error``), nor the upward
-        bias of few samples.
+        about as much as the distance. It includes neither the error of the solver (``error``) nor the
+        upward bias of small samples.
 
         Raises:
             InputError: no draw can differ from another (one sample in each class), or there is no
@@ -229,11 +229,11 @@ class Distance(Result):
         return 0.0 if self.energy == self.error == 0 else value_error(self.value, error)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """A confidence interval for the mean distance over other draws of as many samples.
+        """A confidence interval for the mean distance over new samples of the same size.
 
         It comes from the first-order standard error and the solver's error. Use it to see whether
-        two distances differ by more than chance. It does not include the bias of few samples, and
-        it is too wide between two draws of one distribution, which ``ad.drift`` tests.
+        two distances differ by more than chance. It does not include the bias of small samples. It is too
+        wide for two samples of one distribution; use ``ad.drift`` to test for this case.
 
         Args:
             level: confidence level.
@@ -280,7 +280,7 @@ class Distance(Result):
 
     @property
     def mass_left(self) -> float:
-        """The share of the mass that the plan leaves behind; 0 unless the solver has a ``reach``.
+        """The share of the mass that the plan does not move; 0 unless the solver has a ``reach``.
 
         Example:
             >>> import advect as ad
@@ -297,13 +297,13 @@ class Distance(Result):
 
     @cached_property
     def left_in_source(self) -> ClassTable:
-        """For each class of the source: its mass, the mass carried by the plan, and the rest."""
+        """For each class of the source: its mass, the mass that the plan moves, and the rest."""
         coupling = self.divergence.cross.coupling
         return left_by_class(self.source, coupling @ torch.ones(len(self.target), 1).double())
 
     @cached_property
     def left_in_target(self) -> ClassTable:
-        """For each class of the target: its mass, the mass brought by the plan, and the rest."""
+        """For each class of the target: its mass, the mass that the plan moves to it, and the rest."""
         coupling = self.divergence.cross.coupling
         sums = coupling.T @ torch.ones(len(self.source), 1).double()
         return left_by_class(self.target, sums)
@@ -319,7 +319,7 @@ class Distance(Result):
     def loss(self) -> Tensor:
         """The energy as a tensor, differentiable in features and laws (envelope theorem).
 
-        What was fitted to the datasets (a relative epsilon, for instance) is fixed.
+        Values that were fitted to the datasets (a relative epsilon, for instance) are fixed.
 
         Example:
             >>> import torch, advect as ad
@@ -337,8 +337,9 @@ class Distance(Result):
     def class_distances(self) -> ClassTable:
         """W₂ between the laws of each pair of classes (not squared), under the label cost in use.
 
-        Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without
-        samples have NaN. With ``NoLabels`` there is nothing to compare, and asking is an error."""
+        Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without samples
+        have NaN. ``NoLabels`` does not compare classes and raises an error.
+        """
         if not self.cost.label_cost.costs:
             raise InputError(
                 "class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
@@ -385,8 +386,9 @@ def otdd(
             and ``TargetValues`` for continuous targets.
         solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or
             for many samples ``MiniBatch(...)``; see docs/choosing-a-solver.md.
-        memory_limit: bytes, or a text like "2GiB", beside the datasets; by default half of the free
-            memory. Costs that do not fit are recomputed in blocks: the same distance, more work.
+        memory_limit: bytes, or a text like "2GiB", that may be used in addition to the datasets; by default
+            half of the free memory. Costs that do not fit are recomputed in blocks, which gives the same
+            distance and takes longer.
 
     Returns:
         A ``Distance``: value, energy, error, class_distances, class_matching, plan(), potentials,
@@ -408,7 +410,7 @@ def otdd(
     for name, data in (("source", source), ("target", target)):
         if not isinstance(data, LabeledDataset):
             check_dataset(name, data)
-    # What depends on the datasets (a penalty, a scale) is fitted once, then fixed.
+    # Data-dependent parts of the cost (a penalty, a scale) are fitted once, then fixed.
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
     transport = Transport(cost, solver, memory_limit)

@@ -57,8 +57,8 @@ class ShardedTriple(Triple):
         return ShardedCost(rows, len(self.weights[side == "target"]), self.group)
 
     def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
-        """As on one rank, from and to potentials of all samples; those without mass have 0."""
-        # Solvers see samples with mass only; states hold potentials of all samples.
+        """The step of one rank. It takes and returns potentials of all samples, 0 for those without mass."""
+        # Solvers get samples with mass only; states hold potentials of all samples.
         rows, columns = self.masses
         at = {"f": rows, "g": columns, "self": rows}
         warm = {name: values[at[name]] for name, values in warm.items()}
@@ -107,7 +107,7 @@ class ShardedTransport(Transport):
 
 
 class _Shared(torch.autograd.Function):
-    """Tensors as they are; their gradient is the sum of the ranks' gradients.
+    """The same tensors, with the sum of the ranks' gradients as gradient.
 
     All tensors go through one call, so that every rank sends the same messages in the same order.
     """
@@ -123,7 +123,7 @@ class _Shared(torch.autograd.Function):
 
 
 def _moving_tensors(data: LabeledDataset) -> dict[str, Tensor]:
-    """What can move: features, targets, and laws that the dataset carries."""
+    """The tensors that can move: features, targets, and given laws."""
     laws = {} if data.law is None else data.law.tensors()
     targets = {} if data.targets is None else {"targets": data.targets}
     return {"x": data.x, **targets} | {f"law.{name}": tensor for name, tensor in laws.items()}

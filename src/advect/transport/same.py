@@ -1,4 +1,4 @@
-"""Whether two datasets are one: the same samples with the same mass in the same classes."""
+"""Whether two datasets are equal: the same samples with the same weights in the same classes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _APART = 1e-3  # of the largest feature: more than rounding of a mean in any dty
 def same_measure(
     a: LabeledDataset, b: LabeledDataset, *, labels: bool = True, names: bool = False
 ) -> bool:
-    """Whether two datasets have the same samples with the same mass in the same classes, whatever
-    their order and names.
+    """Whether two datasets have the same samples with the same weights in the same classes, up to order and
+    names.
     """
     if not labels:
         a, b = (
@@ -38,7 +38,7 @@ def same_measure(
         ]
         return same_measure(*sides)
     (mean, size), (other, width) = (_middle(data) for data in (a, b))
-    if bool(((mean - other).abs() > _APART * max(size, width)).any()):  # seen without sorting
+    if bool(((mean - other).abs() > _APART * max(size, width)).any()):  # no sorting needed
         return False
     # Rows as bytes: equal samples get one number, and a class is the set of its numbers with masses.
     rows = (
@@ -61,8 +61,8 @@ def same_measure(
 
 
 def _canonical(data: LabeledDataset) -> Tensor:
-    """Shares of classes, (n, k), in an order of classes that names and order of samples do not change;
-    without classes that no sample may be of.
+    """Class probabilities of the samples, (n, k), in an order of classes that does not depend on names or
+    on the order of samples. Classes without samples are left out.
     """
     # Classes are ordered by a sum over their samples that depends on the features in a generic way.
     shares = memberships(data)[:, occurring_classes(data)]
@@ -81,8 +81,8 @@ def _middle(data: LabeledDataset) -> tuple[Tensor, float]:
 def _classes(
     data: LabeledDataset, places: np.ndarray, names: bool
 ) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """For each class that has samples its name, if that counts, where they are and with how much
-    mass, in an order that nothing else changes.
+    """For each class with samples: its name, if names count, and the positions and weights of its samples,
+    in a canonical order.
     """
     parts, weights = [], data.weights.double().cpu().numpy()
     for code in data.y.unique().tolist():

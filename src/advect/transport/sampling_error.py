@@ -1,4 +1,4 @@
-"""How much a distance varies with the samples it was taken from, without another solve.
+"""The sampling error of a distance, computed without another solve.
 
 To first order the energy S(A, B) is a mean over samples of its first variation, so that its variance
 over draws is that of a mean: Var[ψ(z)]/n + Var[χ(z')]/m (del Barrio, González-Sanz, Loubes and
@@ -12,8 +12,8 @@ gradient at the samples is that of the cost through the laws, and along the line
 the trapezoid rule gives φ_y(x) − φ_y(μ_y) = ½ (∇φ_y(x) + mean of ∇φ_y)·(x − μ_y): exact where φ_y is
 quadratic, as it is for laws that are means and covariances.
 
-What is left out is of higher order: the bias of few samples, and all of the variance between two
-draws of one distribution, where ψ vanishes in the limit. Class proportions count as fixed.
+Terms of higher order are neglected: the bias of small samples, and the whole variance between two samples
+of one distribution, for which ψ vanishes in the limit. Class proportions are treated as fixed.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def between_values(squared: float, away: float) -> tuple[float, float]:
 
 
 def energy_error(divergence: Divergence, pairs: Pairs) -> float:
-    """The standard deviation of the energy over other draws of as many samples of each class, to
-    first order. An error where the first order is not known.
+    """The standard deviation of the energy over new samples of the same size of each class, to first order.
+    Raises an error if the first order is not known.
     """
     sides = pairs[0].source, pairs[0].target
-    if reason := _unknown(sides, divergence):
+    if reason := _missing_reason(sides, divergence):
         what = "this distance has no standard error"
         raise InputError(what, reason, "Compare distances of several draws: data.sample(n).")
     parts = zip(sides, divergence.contributions, _through_laws(divergence, pairs), strict=True)
@@ -95,7 +95,7 @@ def _deviation(sides: Sequence[LabeledDataset], variations: Sequence[Tensor]) ->
     return math.sqrt(total)
 
 
-def _unknown(sides: tuple[LabeledDataset, LabeledDataset], divergence: Divergence) -> str:
+def _missing_reason(sides: tuple[LabeledDataset, LabeledDataset], divergence: Divergence) -> str:
     """Why there is no first-order standard error; empty where there is one."""
     if divergence.sampled:
         return "a solver with random batches"

@@ -1,4 +1,4 @@
-"""What a step of a flow toward a target hands to the next."""
+"""The state that a step of a flow toward a target passes to the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from advect.errors import InputError
 from advect.ot.plan import NoPlan
 from advect.ot.solver import Solution
 
-_NAMES = {"within": "self"}  # of fields whose name in files is another
+_NAMES = {"within": "self"}  # fields that have another name in files
 _CASTS = {"calls": int, "iterations": int, "self_iterations": int}
 _CASTS |= dict.fromkeys(("wide", "converged", "target_converged"), bool)
 
@@ -22,7 +22,7 @@ class State:
     """Potentials, numbers that stay fixed during a flow, and how the last step ended.
 
     Attributes:
-        fitted: what the ground cost has fitted to the first datasets, under its own names.
+        fitted: values that the ground cost has fitted to the first datasets, by the names that it uses.
         f, g, within: potentials between source and target, and within the source.
         target_labels: label distances within the target, for solvers that draw samples.
         epsilon, tol: of the solver.  wide: whether costs are in float64 from here on.
@@ -52,7 +52,7 @@ class State:
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> State:
-        """The state of a checkpoint; names that are not those of fields belong to the cost."""
+        """Read the state of a checkpoint. Names other than those of fields belong to the cost."""
         fitted, values = dict(tensors), {}
         for one in fields(cls)[1:]:
             value = fitted.pop(_NAMES.get(one.name, one.name), None)
@@ -76,16 +76,16 @@ class State:
         return tensors
 
     def start(self, n: int, m: int) -> tuple[dict[str, Tensor], Solution | None]:
-        """Potentials to start from, those that fit datasets of these sizes, and the target's problem
-        with itself, if it is solved, without potentials and plan.
+        """Initial potentials that fit datasets of these sizes, and the solved self-problem of the target,
+        if there is one, without its potentials and plan.
         """
-        # Potentials of another number of samples say nothing about these.
+        # Potentials for another number of samples cannot be used.
         sizes = {"f": (self.f, n), "g": (self.g, m), "self": (self.within, n)}
         warm = {k: p for k, (p, size) in sizes.items() if p is not None and len(p) == size}
         if self.target_value is None:
             return warm, None
         none = torch.empty(0, dtype=torch.float64)
         error = math.inf if self.target_value_error is None else self.target_value_error
-        converged = self.target_converged is not False  # older checkpoints do not say
+        converged = self.target_converged is not False  # older checkpoints lack it
         numbers = self.target_value, (none, none), 0.0, converged, 0, 0.0
         return warm, Solution(*numbers, NoPlan(), error)

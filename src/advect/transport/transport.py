@@ -4,8 +4,8 @@ a flow, and a flow on several ranks.
     S(ρ, β) = OT_c(ρ, β) − ½ OT_c(ρ, ρ) − ½ OT_c(β, β)
 
 ``Triple`` solves the three problems one at a time. ``Transport`` decides whether the costs fit into
-memory, in which dtype they are computed, which epsilon and which tolerance the solver has, where it
-starts, and what is solved once. The gradient is that of the envelope theorem (``advect.ot.solver``).
+memory, in which dtype they are computed, which epsilon and tolerance the solver has, where it starts, and
+which problems are solved once. The gradient is that of the envelope theorem (``advect.ot.solver``).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from advect.transport.state import State
 Pairs = tuple[PairCost, PairCost, PairCost]
 
 _WIDE = torch.float64
-_LARGE = 2**26  # bytes below which memory is not asked about
+_LARGE = 2**26  # bytes below which the free memory is not checked
 _MATRICES = 4  # of n × max(n, m) numbers in a step: cost, kernel (and a wider one)
 COPIES = 3  # of the features in a step: laws keep a factor of their size, and so has the gradient
-# share of the energy that rounding may take before float64 takes over: it is bounded from far above
+# share of the energy above which a rounding error switches to float64 (the bound is loose)
 _LOST = 0.1
 # Rounding of a value: units in the last place of the largest value, at most a share of the value.
 _ROUNDING_UNITS, _ROUNDING_SHARE = 16, 1e-3
-_LOOSE = 0.1  # share of a value that a tolerance may leave open, as far as that is bounded
+_LOOSE = 0.1  # largest error that the tolerance may cause, as a share of the value
 
 
 @dataclass(eq=False)
@@ -47,11 +47,11 @@ class Triple:
     """The problems between source and target, within the source, and within the target.
 
     Args:
-        between: makes the ground cost of a side, when its turn has come.
+        between: creates the ground cost of a side when it is needed.
         weights: of source and target.
         dtype: of the costs.
         limit: bytes for costs in blocks; None for matrices.
-        copies: of the features that a step keeps beside the costs.
+        copies: number of copies of the features that a step stores in addition to the costs.
     """
 
     between: Callable[[str], PairCost]
@@ -77,17 +77,17 @@ class Triple:
         if self.limit is None:
             return DenseCost(pair.matrix(self.dtype))
         samples = len(pair.source) + len(pair.target)
-        beside = self.copies * samples * pair.source.dim * self.dtype.itemsize
-        return pair.blocked(self.dtype, self.limit, beside)
+        extra = self.copies * samples * pair.source.dim * self.dtype.itemsize
+        return pair.blocked(self.dtype, self.limit, extra)
 
     def prepared(self, solver: Solver) -> tuple[Solver, float, bool]:
-        """The solver with every option that depends on the problem made a number; a bound of the costs
-        between samples with mass; and whether costs of this dtype have digits enough for this solver.
+        """The solver with its problem-dependent options as numbers, a bound of the costs between samples
+        with mass, and whether this dtype is precise enough for the solver.
         """
         # A relative epsilon refers to the cross problem, whose cost is kept for its solve.
         self._cross = cost = self.make("cross")
         solver, largest = solver.prepare(cost, *self.weights), self.pairs["cross"].largest
-        if self.limit is None:  # costs in blocks are not looked at: that would take a pass
+        if self.limit is None:  # costs in blocks are not inspected, which would take a pass
             largest = min(largest, max(map(abs, cost.extremes())))
         if self.dtype == _WIDE or not solver.epsilon:
             return solver, largest, True
@@ -95,7 +95,7 @@ class Triple:
         return solver, largest, scale.suffices(self.dtype)
 
     def rounding(self, side: str) -> float:
-        """How far entries of the cost of a side are off."""
+        """The rounding error of the entries of the cost of a side."""
         return self.pair(side).rounding(self.dtype)
 
     def solve(self, solver: Solver) -> Divergence:
@@ -105,9 +105,9 @@ class Triple:
         return replace(found, cost_error=cross + (source + target) / 2)
 
     def step(self, solver: Solver, warm: dict[str, Tensor], target: Solution | None) -> Divergence:
-        """Values, potentials and gradient alone: each plan is contracted and released with its cost.
+        """Values, potentials and gradient only. Each plan is contracted and released together with its cost.
 
-        The problem within the target is solved once in a flow, and its value holds its rounding.
+        The problem within the target is solved once in a flow.
         """
         pulls, roundings = {}, {}
 
@@ -129,14 +129,14 @@ class Triple:
         # The envelope theorem: the gradient of the value is that of ⟨P, C⟩ at the fixed plan P. The
         # problem within the target has no gradient.
         found = solver.divergence(self.make, *self.weights, warm=warm, target=target, keep=keep)
-        # Of parts that were drawn it is a mean over their mass: in these units a sample that was
-        # drawn moves by T(x) − x, and the others stay.
+        # For mini-batches it is a mean over the drawn mass: a drawn sample moves by T(x) − x, and the
+        # others stay.
         contracted = found.drawn * (pulls["cross"] - pulls["source"] / 2)
         error = roundings["cross"] + roundings["source"] / 2
         return replace(found, cost_error=error, contracted=contracted)
 
     def pull(self, side: str, solution: Solution) -> Tensor:
-        """⟨P, C⟩ with a graph to what moves; zero where nothing does."""
+        """⟨P, C⟩ with a graph to the moving tensors; zero if there are none."""
         pair = self.pair(side)
         if not pair.moves():
             return torch.zeros((), dtype=torch.float64, device=pair.source.x.device)
@@ -166,12 +166,12 @@ class Transport:
         state = State.from_tensors(tensors or self.begin(rho, target))
         while True:
             step = self._step(rho, target, state)
-            if step is None:  # float64 from here on, as a flow that has come so far will need it
+            if step is None:  # float64 from here on: the following steps need it too
                 state = replace(state, wide=True, target_value=None, target_labels=None)
                 continue
             divergence, after, largest = step
-            # The bound of what the tolerance leaves open is from far above. Where it could be a
-            # tenth of the value, the problem is solved once more from the potentials just found.
+            # The bound of the error that the tolerance allows is loose. Where it may be a tenth of the
+            # value, the problem is solved once more from the potentials just found.
             left, value = divergence.cross.value_error, abs(divergence.signed)
             tol = None
             if left > _LOOSE * value:
@@ -185,8 +185,8 @@ class Transport:
     def _step(
         self, rho: LabeledDataset, target: LabeledDataset, state: State
     ) -> tuple[Divergence, State, float] | None:
-        """A step in the dtype of the state, and the largest cost; None if the dtype has not digits
-        enough for the plan, or for what is left of the energy.
+        """A step in the dtype of the state, and the largest cost; None if this dtype is not precise enough
+        for the plan or for the remaining energy.
         """
         # 1. The three problems and the solver with its epsilon as a number, fixed for the whole flow.
         triple = self._flow_problem(rho, target, state)
@@ -196,7 +196,7 @@ class Transport:
         if not is_precise:
             return None
         target_labels = triple.pair("target").labels if drawn else None
-        # 2. What rounding in this dtype may take away, as far as it is known before the solve.
+        # 2. The rounding error in this dtype, as far as it is known before the solve.
         rounding = 0.0
         if triple.dtype != _WIDE and not drawn:
             shape = len(rho), len(target)
@@ -251,7 +251,7 @@ class Transport:
                 return cost.between(rho, target)
             if side == "source":
                 return cost.within(rho)
-            own = target._replace()  # a copy, so that what its laws keep for later goes with it
+            own = target._replace()  # a copy, so that cached laws are freed with it
             fixed = cost if labels is None else replace(cost, label=KnownDistances(labels))
             return fixed.between(own, own)
 
@@ -259,7 +259,7 @@ class Transport:
 
     def _limit(self, needed: int, data: LabeledDataset) -> int | None:
         """Bytes for costs in blocks; None where matrices of so many bytes fit."""
-        in_blocks = self.solver.stochastic  # it never looks at whole matrices
+        in_blocks = self.solver.stochastic  # it never needs whole matrices
         if not in_blocks and self.memory_limit is None and needed < _LARGE:
             return None
         limit = as_bytes(self.memory_limit, data.x.device)
@@ -269,7 +269,7 @@ class Transport:
         self, source: LabeledDataset, target: LabeledDataset
     ) -> tuple[Triple, Solver, Pairs]:
         """The problems under a fitted cost, not solved yet, the solver prepared for them, and the
-        ground costs; in float64 where the dtype of the datasets has not digits enough for a plan.
+        ground costs; in float64 if the dtype of the datasets is not precise enough for a plan.
         """
         dtype = self.solver.dtype or torch.promote_types(source.x.dtype, target.x.dtype)
         # In the dtype of the data, unless its rounding is too coarse for this epsilon.
@@ -282,7 +282,7 @@ class Transport:
         return triple, solver, pairs
 
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
-        """As ``Triple.solve``, to the last digits of float64, costs included, as far as the solver goes."""
+        """As ``Triple.solve``, with costs in float64 and as precisely as the solver can."""
         wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
         solver = wide.prepared(self.solver)[0]
         return wide.solve(solver.refined(wide.make("cross"), *wide.weights))
@@ -290,7 +290,7 @@ class Transport:
     def _distance_problem(
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
     ) -> Triple:
-        """The problems of a distance, whose costs stay."""
+        """The problems of a distance, whose costs are kept in memory."""
         # three matrices, and up to three more in a solve
         n, m = len(source), len(target)
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize

@@ -6,8 +6,8 @@ coupling. So (1 − t) x + t x' has the factor
 
     [ (1 − t) A + t RᵀB ;  t (I − RRᵀ) B ]
 
-Where an optimal coupling is not unique, as between laws on lines at right angles, this is the one that
-is independent off the common part."""
+Where an optimal coupling is not unique, as between laws on lines at right angles, this one is independent
+outside the common part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from advect.data.laws.gaussians import Gaussians
 from advect.data.laws.wasserstein import polar_factor
 from advect.errors import InputError
 
-_ROUNDING = 1e-13  # of ‖A‖ ‖B‖: what a product in float64 cannot tell from zero
+_ROUNDING = 1e-13  # of ‖A‖ ‖B‖: products below this are zero up to rounding
 
 
 def geodesic(a: Gaussians, b: Gaussians, t: float) -> Gaussians:
@@ -52,7 +52,7 @@ def _factor_between(own: Tensor, other: Tensor, t: float) -> Tensor:
     least = _ROUNDING * float(torch.linalg.vector_norm(own)) * length
     polar = polar_factor(other @ own.mT, least)
     image = polar.mT @ other
-    rest = other - polar @ image  # what has no counterpart grows from nothing, independently
+    rest = other - polar @ image  # directions without a counterpart grow from zero, independently
     rows = (1 - t) * own + t * image
     if float(torch.linalg.vector_norm(rest)) > _ROUNDING * length:
         rows = torch.cat([rows, t * rest])

@@ -1,7 +1,6 @@
-"""Covariances of k laws, each kept as what it is: full matrices, factors A with S = AᵀA, or
-standard deviations.
+"""Covariances of k laws in one of three forms: full matrices, factors A with S = AᵀA, or standard deviations.
 
-``Covariance`` is what a kind has to know: nothing that uses laws asks which kind it holds."""
+``Covariance`` is their common interface."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ class Covariance(ABC):
     """
 
     kinds: ClassVar[dict[str, Callable[..., Covariance]]] = {}
-    # numbers of laws and of features, which an object gets when it is made
+    # numbers of laws and of features, set by the constructor
     count: ClassVar[int]
     dim: ClassVar[int]
     kind: ClassVar[str]  # the name in files
@@ -91,7 +90,7 @@ class Covariance(ABC):
         return torch.cat([t.reshape(len(self), -1) for t in self.tensors().values()], 1).unbind()
 
     def each_row(self, values: Tensor) -> Tensor:
-        """Numbers of laws, (k,), for the rows of the tensors."""
+        """Repeat numbers of laws (k,) for the rows of the tensors."""
         return values
 
     def scales(self) -> Tensor:

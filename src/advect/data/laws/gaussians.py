@@ -1,5 +1,5 @@
 """k Gaussian label laws N(μ_y, S_y), one for each class or for each sample, and their estimates from
-weighted samples, in float64 whatever the samples are in (paper, section 2.3).
+weighted samples, in float64 for any dtype of the samples (paper, section 2.3).
 
 Which laws move, and how, is left to the dynamics."""
 
@@ -89,7 +89,7 @@ class Gaussians:
         return Gaussians(self.means[rows], self.covariance.take(rows))
 
     def distinct(self) -> tuple[Gaussians, Tensor]:
-        """Each different law once, in order of appearance, and where each law's equal is."""
+        """The distinct laws in order of appearance, and the position of each law among them."""
         seen: dict[bytes, int] = {}
         first, places = [], []
         for k, values in enumerate(zip(self.means.detach(), self.covariance.parts(), strict=True)):
@@ -106,7 +106,7 @@ class Gaussians:
 
             μ = Σ p_i μ_i ,   S = Σ p_i (S_i + (μ_i − μ)(μ_i − μ)ᵀ)        p = mass within the group
 
-        A group without mass counts its laws alike; one without laws is a point at the origin.
+        In a group without mass all laws have the same weight. A group without laws is a point at the origin.
         """
         shares = group_shares(groups, mass.double(), n_groups)
         means = self.means.double()
@@ -120,8 +120,8 @@ def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) ->
     float64.
     """
     found = centred_classes(x, y, weights, n_classes)
-    # The rows of a factor are √(p / (1 − Σ p²)) (x − μ). Roots come first: a heavy sample beside very
-    # light ones is beyond floats.
+    # The rows of a factor are √(p / (1 − Σ p²)) (x − μ). Roots are taken first, since products of very
+    # unequal weights underflow.
     scale = (
         found.share.sqrt()
         * torch.where(found.freedom > 0, found.freedom, math.inf).rsqrt()[found.y]
@@ -137,7 +137,7 @@ class CentredClasses:
     Attributes:
         y, share, points: class, weight within it, and centred features of each sample.
         counts: samples of each class.  freedom: 1 − Σ share² of each class.
-        near, rest: (k, d), a sample of each class, and what its mean is away from there.
+        near, rest: (k, d), a sample of each class, and the mean of the class minus this sample.
     """
 
     y: Tensor
@@ -155,8 +155,9 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
     sizes = tuple(torch.bincount(y, minlength=n_classes).tolist())
     share, freedom, heaviest = weigh(y, weights, n_classes)
     share = share[order]
-    # About a sample of the class: differences of what is near are exact, and those of equal samples
-    # are zero. About the heaviest: the mean may be nearer to it than rounding of features is.
+    # Relative to a sample of the class, differences of nearby samples are exact, and those of equal samples
+    # are zero. The heaviest sample is used, because the mean may be nearer to it than the rounding of
+    # features.
     present = heaviest < len(y)  # a class without samples is at the origin
     near = share.new_zeros(n_classes, x.shape[1])
     near[present] = x.detach()[heaviest[present]].double()
@@ -177,7 +178,7 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
 
 
 def class_rows(probabilities: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Every sample once for each class that it may be of: its row, the class, and w_i p_ic."""
+    """Every sample once for each class of positive probability: its row, the class, and w_i p_ic."""
     mass = weights[:, None] * probabilities
     kept = (mass > _NEGLIGIBLE * mass.sum(dim=0)) | ((mass == 0) & (probabilities > 0))
     rows, codes = kept.nonzero(as_tuple=True)
@@ -228,7 +229,7 @@ def weigh(y: Tensor, weights: Tensor, n_classes: int) -> tuple[Tensor, Tensor, T
 
 
 def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
-    """The mass of each row within its group, where that has any; else rows count alike."""
+    """The weight of each row within its group; equal weights in a group without mass."""
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)
     if not bool((whole > 0).all()):
         mass = torch.where(whole[groups] > 0, mass, 1)

@@ -1,4 +1,4 @@
-"""Principal axes, and the linear algebra of laws under one name for other rooms."""
+"""Principal axes, and the linear algebra of laws for other packages."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def principal_axes(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
     _, singular, axes = torch.linalg.svd(square.mT)
     axes = axes @ frame.mT
     size = axes.abs()
-    # loadings that tie but for rounding: the first decides
+    # the first of loadings that are equal up to rounding decides
     near = size >= size.amax(dim=1, keepdim=True) * (1 - 1e-9)
     return singular, axes * axes.gather(1, near.int().argmax(dim=1, keepdim=True)).sign()

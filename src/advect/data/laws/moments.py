@@ -5,8 +5,8 @@ Chan, Golub and LeVeque,
 
     μ = μ₁ + (w₂/w) δ ,   C = C₁ + C₂ + (w₁ w₂/w) δ δᵀ ,        δ = μ₂ − μ₁ ,  w = w₁ + w₂
 
-in any order. Means are kept as a fixed point nearby and what is missing to it, so that features far
-from the origin lose no digits however many parts there are.
+in any order. Means are stored as a fixed nearby point plus a difference, so that features far from the
+origin lose no digits, whatever the number of parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from advect.data.laws.gaussians import centred_classes
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its
+    """Moments of one class: rows, Σ w, mean = near + rest (d,), and Σ w (x − μ)(x − μ)ᵀ as (d, d), or its
     diagonal (d,).
     """
 
@@ -36,7 +36,7 @@ class Moments:
     def of_classes(
         cls, x: Tensor, y: Tensor, weights: Tensor, n_classes: int, diagonal: bool
     ) -> list[Moments]:
-        """Those of each class of one part; every class has samples."""
+        """The moments of each class of one part; every class has samples."""
         found = centred_classes(x, y, weights, n_classes)
         totals = weights.new_zeros(n_classes).index_add_(0, y, weights).tolist()
         parts = zip(found.points.split(found.counts), found.share.split(found.counts), strict=True)
@@ -54,12 +54,13 @@ class Moments:
         return self.near + self.rest
 
     def joined(self, other: Moments) -> Moments:
-        """Those of both parts together."""
+        """The moments of both parts together."""
         weight, count = self.weight + other.weight, self.count + other.count
         if (self.weight == 0) != (other.weight == 0):
-            # rows without weight, beside others, are counted and say nothing else
+            # rows without weight are counted and do not change the moments of others
             return replace(other if self.weight == 0 else self, count=count)
-        # About the heavier part: the mean may be nearer to its own than rounding of features is.
+        # Relative to the heavier part, to whose mean the joint mean may be nearer than the rounding of
+        # features.
         one, two = (self, other) if self._mass >= other._mass else (other, self)
         large, small = one._mass / (one._mass + two._mass), two._mass / (one._mass + two._mass)
         step = (two.near - one.near) + (two.rest - one.rest)
@@ -70,7 +71,7 @@ class Moments:
 
     @property
     def _mass(self) -> float:
-        """The weights that the moments are of."""
+        """The weights of the moments."""
         return self.weight or float(self.count)
 
     def covariance(self) -> Tensor:

@@ -30,7 +30,7 @@ _FEW_ROWS = 8  # of products whose singular values are as cheap by the SVD
 _BATCH_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
 _SINGLE = 4 * torch.finfo(torch.float32).eps  # of ‖A‖ ‖B‖: error of a norm by float32 products
-_NEGLIGIBLE = 1e-5  # of a gradient, where not all digits are asked for
+_NEGLIGIBLE = 1e-5  # of a gradient, if a tolerance is given
 _KEPT_BYTES = 2**28  # of polar factors that are kept for a gradient
 
 
@@ -103,7 +103,7 @@ def nuclear_norms(
     if max(*a.sizes, *b.sizes) <= (_SMALL_EXACT if exact else SMALL_FACTORS):
         # Factors are padded with rows of zeros, which add singular values 0.
         left, right = a.padded(), b.padded()
-        # Products of all pairs of many laws would dwarf their distances.
+        # Products of all pairs of many laws need far more memory than their distances.
         step = max(1, _BATCH_ENTRIES // max(1, len(b.sizes) * left.shape[1] * right.shape[1]))
         wanted = wanted.to(left.device)
         norms = []
@@ -260,7 +260,7 @@ class _LargeNorms(torch.autograd.Function):
                 else:
                     singular = _singular_by_squares(products[j].double())
                     error = _SINGLE * lengths[i, j]
-                # A distance that is small beside the norms needs more digits of them.
+                # A distance that is small compared with the norms needs more digits of them.
                 error = error + _squares_error(singular, sum(products[j].shape))
                 if bool(2 * error <= allowed[0] * (allowed[1][i, j] - 2 * singular.sum())):
                     return singular.sum()
@@ -327,8 +327,8 @@ def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
     directions = right[large] / singular[large, None]
     factor = left[:, large] @ directions
     # Eigenvalues of the Gram matrix cannot tell singular values below 1e-8 of the largest apart.
-    # The remaining rows are decomposed again at their own scale, without what rounding has left in
-    # them of the directions that are done.
+    # The remaining rows are decomposed again at their scale, after rounding errors along the finished
+    # directions are removed.
     small = right[~large]
     small = small - (small @ directions.mT) @ directions
     if len(small) and float(torch.linalg.vector_norm(small, dim=1).max()) > least:

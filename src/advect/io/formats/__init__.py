@@ -1,7 +1,7 @@
 """Samples in files as plain arrays: numpy, CSV, Parquet, folders of images.
 
 Arrays that are not compressed are mapped and images are decoded on demand, so that a sample of a
-large file takes little memory. Writers are atomic. Nothing here knows a dataset."""
+large file takes little memory. Writers are atomic. These functions do not depend on datasets."""
 
 from advect.io.formats.content import Content as Content
 from advect.io.formats.registry import (

@@ -47,7 +47,7 @@ def table_content(
     narrow: bool = False,
     gaps: bool = False,
 ) -> Content:
-    """The samples of an Arrow table. ``path`` is the file or what to call the table.
+    """The samples of an Arrow table. ``path`` is the file, or a name of the table for messages.
 
     Args:
         categories: columns of categories whose values are known.

@@ -1,4 +1,4 @@
-"""What CSV, Parquet and data frames share: which column holds what, names and types of columns.
+"""Shared by CSV, Parquet and data frames: roles, names and types of columns.
 
 Features are floats. A ``Table`` travels with them and remembers the columns of whole numbers,
 truth values and categories, and the names of the label and weights columns, so that a table is

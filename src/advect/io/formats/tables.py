@@ -1,6 +1,6 @@
 """CSV and Parquet tables, read by pyarrow and written by pandas; CSV files may be compressed with gzip.
 
-A table has a column for each feature. A Parquet file of others may hold lists."""
+A table has a column for each feature. A Parquet file from another program may have columns of lists."""
 
 from __future__ import annotations
 
