@@ -33,7 +33,7 @@ THEMES = (
     Theme(
         "laws",
         "Label laws",
-        "What a label stands for: the law of its samples. The page [label laws](../label-laws.md) explains.",
+        "What a label stands for: the law of its samples. The page [background](../background.md#label-laws) explains.",
         ("advect.data.laws", "advect.io.statistics"),
     ),
     Theme(
@@ -62,7 +62,7 @@ THEMES = (
         "dynamics",
         "Dynamics",
         "What may move: features, laws of classes, laws of particles. The page "
-        "[dynamics](../dynamics.md) explains.",
+        "[background](../background.md#dynamics-what-moves) explains.",
         ("advect.flows.dynamics",),
     ),
     Theme(
