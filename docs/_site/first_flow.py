@@ -1,6 +1,6 @@
 """The flow of the landing page, made by the code that the page shows: the first block of docs/index.md.
 
-    python docs/_site/first_flow.py      writes the picture of the README
+python docs/_site/first_flow.py      writes the picture of the README
 """
 
 from __future__ import annotations
