@@ -5,6 +5,8 @@ python docs/_site/first_flow.py      writes the picture of the README
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ def made() -> Any:
     """The result of the block."""
     names: dict[str, Any] = {}
     block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(block[1] if block else "", PAGE.name, "exec"), names)
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(block[1] if block else "", PAGE.name, "exec"), names)
     return names["result"]
 
 

@@ -13,10 +13,10 @@ from sphinx.application import Sphinx
 NOTEBOOKS = """# Notebooks
 
 The tutorial and the stories of the gallery as notebooks, made from the same sources; `make notebooks` writes them to
-`out/notebooks`. They come without results: open one in Jupyter, with advect installed, and run it. None needs a network.
-Every entry of the [gallery](../auto_gallery/index) has its own to download at its end.
+`out/notebooks`. They contain no results: open one in Jupyter, with advect installed, and run it. None needs a network.
+Every entry of the [gallery](../auto_gallery/index) offers a notebook too.
 
-| what | notebook |
+| content | notebook |
 | --- | --- |
 """
 
