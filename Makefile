@@ -17,7 +17,7 @@ help:
 	@echo "make results    every measured number of the documentation, from experiments/results"
 	@echo "make docs       the site, in out/docs; make notebooks: the tutorial and the stories, in out/notebooks"
 	@echo "make dist       wheel and source archive, checked, and tried in an environment of their own"
-	@echo "make lock       constraints.txt and requirements-dev.lock; make licences: docs/licences.md"
+	@echo "make lock       constraints.txt and requirements-dev.lock; make licences: release/licences.md"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "advect needs Python 3.11 or newer; got $$($(PYTHON) --version). Set PYTHON=path/to/python3.11." >&2; exit 1; }

@@ -1,4 +1,4 @@
-"""Tables of docs/many-datasets.md and docs/command-line.md: intervals over draws, and first words of
+"""Tables of docs/results.md: intervals over draws, and first words of
 commands."""
 
 from __future__ import annotations

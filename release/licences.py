@@ -1,4 +1,4 @@
-"""List the licences of what advect needs to run: ``make licences`` writes docs/licences.md from the
+"""List the licences of what advect needs to run: ``make licences`` writes release/licences.md from the
 metadata of the packages that are installed.
 """
 
@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from advect._util.atomic import write_atomically
 
-PAGE = Path(__file__).parents[1] / "docs" / "licences.md"
+PAGE = Path(__file__).parents[1] / "release" / "licences.md"
 EXTRAS = ("data",)
 WORDS = """# Licences
 
@@ -73,7 +73,7 @@ def main() -> None:
     extras = ", ".join(f"`{extra}`" for extra in EXTRAS)
     text = WORDS.format(needed=table(base), optional=table(more), extras=extras)
     write_atomically(PAGE, text.encode())
-    print(f"{len(base)} + {len(more)} packages in docs/{PAGE.name}")
+    print(f"{len(base)} + {len(more)} packages in release/{PAGE.name}")
 
 
 if __name__ == "__main__":

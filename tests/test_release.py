@@ -37,7 +37,7 @@ def public_names() -> list[str]:
 
 def test_public_names_change_on_purpose():
     """After a change that is meant, `python tests/test_release.py` writes the list anew; a name that
-    went is in the changelog with what to write instead (docs/versions.md)."""
+    went is in the changelog with what to write instead (docs/installation.md)."""
     listed, found = set(NAMES.read_text().split()), set(public_names())
     assert not (listed - found), "public names that are gone"
     assert not (found - listed), "public names that are not in tests/public_names.txt"
@@ -66,7 +66,7 @@ def needed(lines: list[str]) -> set[str]:
 
 
 def test_licences_are_listed():
-    page = (ROOT / "docs" / "licences.md").read_text()
+    page = (ROOT / "release" / "licences.md").read_text()
     listed = {canonical(name) for name in re.findall(r"^\| ([\w.-]+) \|", page, re.M)}
     assert needed(PROJECT["dependencies"]) <= listed
 

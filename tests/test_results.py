@@ -48,7 +48,7 @@ Faster by an order of magnitude.""".splitlines()
 
 
 @pytest.mark.parametrize("line", TYPED_IN)
-@pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/no-labels.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/missing-labels.md"])
 def test_a_number_that_is_typed_in_is_found(line, name, module):
     page, sources = ROOT / name, module("sources")
     source = sources.TEMPLATE if page == sources.RESULTS else page
@@ -74,7 +74,7 @@ def test_a_number_that_is_typed_in_is_found(line, name, module):
     ],
 )
 def test_settings_code_and_what_tests_hold_are_no_measurements(line, module):
-    page = ROOT / "docs" / "no-labels.md"
+    page = ROOT / "docs" / "missing-labels.md"
     text = page.read_text(encoding="utf-8")
     assert module("sources").unsourced(page, f"{text}\n\n{line}\n") == []
 

@@ -118,7 +118,7 @@ def test_every_public_name_and_command_has_a_page(built):
 
 
 def test_the_figure_of_epsilon_computes_what_the_library_does(visit):
-    page = visit("epsilon.html")
+    page = visit("solvers.html")
     page.wait_for_selector("#epsilon-figure[data-ready=yes]")
     data = page.evaluate("epsilonFigure.clouds()")
     x, y = (torch.tensor(data[side], dtype=torch.float64) for side in ("source", "target"))

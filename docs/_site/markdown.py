@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-ROOT_PAGES = {"../CHANGELOG.md": "changelog.md", "../CONTRIBUTING.md": "contributing.md"}
+ROOT_PAGES = {"../CHANGELOG.md": "changelog.md", "../CONTRIBUTING.md": "extending.md"}
 REMARK = re.compile(r"^<!--.*?-->$", re.DOTALL | re.MULTILINE)
 
 

@@ -1,12 +1,16 @@
-"""The guide to the command line runs as it stands: its files are written, its lines typed one after the other."""
+"""The commands in the documentation run: those of the guide to the command line in order, with its files, and those of
+other pages on small files of the names that they use."""
 
 import os
 import re
 import shlex
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import torch
 
+import advect as ad
 from advect.cli.app import main
 
 GUIDE = Path(__file__).parents[2] / "docs" / "command-line.md"
@@ -28,6 +32,45 @@ def test_guide_runs(tmp_path, monkeypatch, capsys):
             continue
         for line in text.splitlines():
             run(line, monkeypatch, capsys)
+
+
+COMMAND = re.compile(r"^(?:\$ )?(advect .*)$", re.MULTILINE)
+FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def typed(page):
+    """The lines of a page that begin with advect, in blocks of a shell."""
+    shells = [
+        text for kind, text in FENCE.findall(page.read_text()) if kind in ("", "sh", "console")
+    ]
+    return COMMAND.findall("\n".join(shells))
+
+
+OTHERS = {
+    page: lines
+    for page in sorted(GUIDE.parent.glob("*.md"))
+    if page != GUIDE and (lines := typed(page))
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", OTHERS, ids=lambda page: page.stem)
+def test_commands_of_other_pages_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = ad.datasets.load("toy:gaussians?n=60")
+    pool = ad.LabeledDataset(data.samples)
+    chances = 0.7 * torch.eye(3)[data.y] + 0.1
+    votes = torch.cat([data.x, chances], dim=1).numpy()
+    columns = ["x[0]", "x[1]", "p_cat", "p_dog", "p_fox"]
+    pd.DataFrame(votes, columns=columns).to_csv("votes.csv", index=False)
+    for line in OTHERS[page]:
+        if "target=price" in line:
+            data = data.replace(targets=data.x[:, 0], target_columns=["price"])
+        for name in re.findall(r"(?<!-o )(?<!ed )\b[\w-]+\.(?:npz|csv|parquet)", line):
+            if not Path(name).exists():
+                (pool if name == "pool.npz" else data).save(name)
+        assert main(shlex.split(line.replace("cuda", "cpu"), comments=True)[1:]) in (0, 4), line
+        assert capsys.readouterr().out, line
 
 
 def run(line, monkeypatch, capsys):

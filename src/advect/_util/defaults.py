@@ -1,4 +1,4 @@
-"""The defaults of flows; docs/choosing-parameters.md has the reasons."""
+"""The defaults of flows; docs/flows.md has a table."""
 
 from __future__ import annotations
 

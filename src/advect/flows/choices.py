@@ -2,7 +2,7 @@
 
 Nothing is solved between samples: the rules look at sizes, class names and proportions, dimensions and
 the mean feature cost of some hundred samples. They were set on one half of five image datasets and
-tested on the other (docs/choosing-parameters.md).
+tested on the other (docs/results.md).
 """
 
 from __future__ import annotations

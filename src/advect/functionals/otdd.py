@@ -51,7 +51,7 @@ class OTDD(Functional):
             by default half of the free memory, divided among the ranks of a machine. Matrices that do
             not fit are computed in blocks of rows.
         group: the ranks of ``ad.distributed.group()``, for one flow on several processes or
-            machines (docs/scaling.md). Every rank calls the functional with the same dataset, holds
+            machines (docs/large-data.md). Every rank calls the functional with the same dataset, holds
             its rows of every matrix, and gets the same number with the whole gradient. The solver
             must be a ``Sinkhorn``. Checkpoints do not depend on the ranks.
 

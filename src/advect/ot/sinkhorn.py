@@ -66,7 +66,7 @@ class Sinkhorn(Solver):
         reach: distance in units of the features beyond which it is cheaper to leave mass behind; None
             transports all mass. The marginals are then penalised by reach² KL (as in geomloss): a pair
             of points d apart keeps about exp(−d²/(4 reach²)) of its mass. For outliers and for class
-            proportions that differ; see docs/imbalanced.md.
+            proportions that differ; see docs/class-matching.md.
 
     Example:
         >>> import torch, advect as ad

@@ -385,7 +385,7 @@ def otdd(
         cost: the ground cost; by default squared Euclidean features and full Gaussian label laws,
             and ``TargetValues`` for continuous targets.
         solver: ``Sinkhorn(...)`` (by default with epsilon 1 % of the mean cost), ``ExactOT()``, or
-            for many samples ``MiniBatch(...)``; see docs/choosing-a-solver.md.
+            for many samples ``MiniBatch(...)``; see docs/solvers.md.
         memory_limit: bytes, or a text like "2GiB", that may be used in addition to the datasets; by default
             half of the free memory. Costs that do not fit are recomputed in blocks, which gives the same
             distance and takes longer.

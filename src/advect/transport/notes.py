@@ -316,7 +316,7 @@ def _proportions(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     )
     remedy = (
         "Use balanced samples or weights (data.balanced()) if proportions are not part of the "
-        "question; see docs/imbalanced.md."
+        "question; see docs/class-matching.md."
     )
     return [Note(what, remedy)]
 
