@@ -253,7 +253,7 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
         f"Column {name!r} carries {_percent(float(share))} of the squared distances between "
         "samples: the others count little."
     )
-    remedy = 'Bring columns to one scale, ad.harmonize(…, scale="standardize"), or leave it out.'
+    remedy = 'Bring columns to one scale, ad.harmonize(…, scale="auto"), or leave it out.'
     return [Note(what, remedy)]
 
 
