@@ -3,7 +3,7 @@ A first flow
 ============
 
 Three classes flow to three others, each class as a whole. This is the shortest script: two
-datasets, a functional, a flow, a figure.
+datasets, a flow, a figure.
 """
 
 # %%
@@ -18,10 +18,10 @@ source = ad.datasets.gaussians(150, generator=draw)
 target = ad.datasets.gaussians(150, shift=(8.0, 2.0), rotation=0.8, generator=draw)
 
 # %%
-# The flow decreases the distance between them; ``Recorder`` keeps every step for the figure.
-result = ad.flow(
-    source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20, callbacks=[ad.Recorder()]
-)
+# The flow decreases the distance between them. What is not given is chosen from the data, and
+# ``ad.suggest`` shows the choices. ``Recorder`` keeps every step for the figure.
+print(ad.suggest(source, target))
+result = ad.flow(source, target, n_steps=20, callbacks=[ad.Recorder()])
 print(result)
 
 # %%
