@@ -12,8 +12,8 @@ from tables import Experiment, markdown
 from advect._util import defaults
 
 _USED_BY = (
-    "ad.flow, ad.iterate, ad.OTDD, ad.otdd; advect flow, advect distance",
-    "ad.apps.repurpose, ad.DatasetTransport",
+    "ad.flow(source, ad.OTDD(target)), ad.iterate, ad.otdd; advect distance",
+    "ad.flow(source, target), ad.apps.repurpose, ad.DatasetTransport; advect flow",
     "ad.apps.transfer; advect transfer",
 )
 _REASONS = {  # for each number that differs from the situation before it
@@ -25,11 +25,13 @@ _REASONS = {  # for each number that differs from the situation before it
         "tol": "a step of 0.1 does not see less; near the target it is made smaller by itself",
     },
     " to use": {
-        "n_steps": "flow time 6: what is left, exp(-6), is less than what a model or a map sees",
-        "step_size": "only the end is used, and steps twice as long end in the same place",
-        "label_weight": "what comes out is read by its classes: they must hold together on the way",
+        "n_steps": "flow time 15, after which little changes",
+        "step_size": "only the end is used, and a step that raises the objective is shortened",
+        "label_weight": "keeps classes together on the way; at 1 the distance of samples outweighs them",
+        "epsilon": "of the mean feature cost about both means, so that it does not grow with the label weight",
     },
     " to a few samples": {
+        "step_size": "as measured with few samples",
         "label_weight": "a few samples say little about their class: labels must keep classes apart",
         "epsilon": "in proportion to the label weight, so that samples do not end in averages",
     },

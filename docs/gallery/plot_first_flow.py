@@ -2,8 +2,8 @@
 A first flow
 ============
 
-Three classes move to three other classes. This is the shortest script: it needs two datasets, a
-functional and a flow.
+Three classes move to three other classes. This is the shortest script: it needs two datasets
+and a flow.
 """
 
 # %%
@@ -18,10 +18,10 @@ source = ad.datasets.gaussians(150, generator=draw)
 target = ad.datasets.gaussians(150, shift=(8.0, 2.0), rotation=0.8, generator=draw)
 
 # %%
-# The flow decreases the distance to the target. ``Recorder`` stores the steps for the figure.
-result = ad.flow(
-    source, ad.OTDD(target), integrator=ad.Euler(0.2), n_steps=20, callbacks=[ad.Recorder()]
-)
+# The flow decreases the distance between them. Settings that are not given are chosen from the
+# data; ``ad.suggest`` shows the choices. ``Recorder`` stores the steps for the figure.
+print(ad.suggest(source, target))
+result = ad.flow(source, target, n_steps=20, callbacks=[ad.Recorder()])
 print(result)
 
 # %%

@@ -40,7 +40,8 @@ def test_keeps_the_contract_of_scikit_learn(name):
 def test_agrees_with_the_flow_and_the_map():
     (xs, ys), (xt, yt) = classes(20, 0), classes(25, 1, turn=True)
     options = {"n_steps": 4, "step_size": 0.3, "label_weight": 2.0, "epsilon": 0.5}
-    fitted = ad.DatasetTransport(**options).fit(xs, ys, xt, yt)
+    fitted = ad.DatasetTransport(label=ad.Bures(), **options).fit(xs, ys, xt, yt)
+    assert "names" in ad.DatasetTransport(n_steps=1).fit(xs, ys, xt, yt).settings_["cost.label"]
     source, target = ad.LabeledDataset(xs, ys), ad.LabeledDataset(xt, yt)
     cost = ad.GroundCost(label_weight=2.0)
     solver = ad.Sinkhorn(0.5, tol=1e-3)

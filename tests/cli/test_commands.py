@@ -169,7 +169,18 @@ def test_questions(answer, cli):
 def test_suggest_is_a_configuration(answer, cli):
     found = answer("suggest", A, B, "-o", "flow.toml")
     assert found["source"] == A
-    assert cli("flow", "-c", "flow.toml", "-o", "run", "--n-steps", 1, "--no-report", "-q")[0] == 0
+    words = ["--n-steps", 4, "--no-report", "-q"]
+    assert cli("flow", "-c", "flow.toml", "-o", "run", *words)[0] == 0
+    assert cli("flow", A, B, "-o", "same", *words)[0] == 0
+    assert cli("flow", A, B, "-o", "two", "--n-steps", 2, "--record-every", 1, *words[2:])[0] == 0
+    assert cli("resume", "two", *words)[0] == 0
+    last = "frames/000004.safetensors"
+    assert Path("run", last).read_bytes() == Path("same", last).read_bytes()
+    assert Path("two", last).read_bytes() == Path("same", last).read_bytes()
+    options = ["--cost.label-weight", 3, "--no-equal-mass", "--solver.epsilon", 0.5]
+    code, _, err = cli("flow", A, B, *options, "--n-steps", 1, "-o", "given", "--no-report")
+    assert code == 0 and "cost.label_weight: 3" in err and "ByName" in err
+    assert "equal_mass = false" in Path("given/config.toml").read_text()
 
 
 def test_transfer(answer, cli):
@@ -197,7 +208,10 @@ def test_flow_is_that_of_the_library(answer, cli):
     options = ["--n-steps", 4, "--integrator", "adam", "--integrator.step-size", 0.3]
     found = answer("flow", A, B, *options, "-o", "run")
     a, b = pair()
-    result = ad.flow(a, ad.OTDD(b), integrator=ad.Adam(0.3), n_steps=4)
+    result = ad.flow(a, b, integrator=ad.Adam(0.3), n_steps=4)
+    explicit = answer("flow", A, B, *options, "-f", "otdd", "-o", "explicit")
+    paper = ad.flow(a, ad.OTDD(b), integrator=ad.Adam(0.3), n_steps=4)
+    assert explicit["value"] == pytest.approx(paper.values[-1], rel=1e-6)
     assert found["value"] == pytest.approx(result.values[-1], rel=1e-6)
     assert found["status"] == "completed" and found["frames"] == 5
     assert ad.Trajectory.open("run").indices == [0, 1, 2, 3, 4]

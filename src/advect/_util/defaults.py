@@ -22,4 +22,4 @@ class FlowDefaults:
 
 LOOK = FlowDefaults(n_steps=100, step_size=0.1, label_weight=1.0, epsilon=0.01, tol=1e-3)
 USE = FlowDefaults(n_steps=30, step_size=0.5, label_weight=2.0, epsilon=0.03, tol=1e-3)
-FEW = FlowDefaults(n_steps=30, step_size=0.5, label_weight=50.0, epsilon=0.001, tol=1e-3)
+FEW = FlowDefaults(n_steps=30, step_size=0.2, label_weight=50.0, epsilon=0.001, tol=1e-3)

@@ -204,12 +204,13 @@ class FlowOptions:
         straight to its image under the transport map, and classes are not reshaped. What is not
         given is chosen from the data.
         """
-        bounds = self.bounds or image_range(data, target)
         with track(self.n_steps, "flow", self.progress) as advance:
             return flow(
                 data,
                 target,
-                dynamics=FeatureDriven(through_laws=False, bounds=bounds),
+                dynamics=FeatureDriven(
+                    through_laws=False, bounds=self.bounds or image_range(data, target)
+                ),
                 integrator=Euler(self.step_size),
                 n_steps=self.n_steps,
                 label=self.label,

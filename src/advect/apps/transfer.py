@@ -214,9 +214,15 @@ def transfer(
         check_one_space(name, check_dataset(name, data), few)
         require_classes(data, "transfer")
         require_labels(data, "transfer")
-    bounds = bounds or image_range(source, few)
     options = FlowOptions(
-        n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
+        n_steps,
+        step_size,
+        label_weight,
+        label,
+        solver,
+        bounds or image_range(source, few),
+        progress,
+        callbacks,
     )
     many = source.subset(source.weights > 0).to(few.x.device, few.x.dtype)
     task = Task(many, few.subset(few.weights > 0), classifier, options, n or len(many), seed)

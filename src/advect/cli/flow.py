@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -114,7 +115,6 @@ def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     if settings.functional is None:
         settings, chosen = choose(settings, inputs.source, inputs.targets[""])
         choices = chosen._summary()
-        running.note("\n".join(f"{option}: {text}" for option, text in choices.items()))
     n_steps = defaults.LOOK.n_steps if settings.n_steps is None else settings.n_steps
     every = settings.record_every or max(1, n_steps // 20)
     settings = replace(settings, n_steps=n_steps, record_every=every)
@@ -202,7 +202,7 @@ def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
 
     settings, directory = job.config.settings, job.directory
     callbacks: list[Any] = [
-        _Describe(job),
+        _Describe(job, running.note),
         ad.Recorder(settings.record_every or 1, directory),
         ad.Checkpoint(directory, settings.checkpoint_every),
         rundir.Curves(directory),
@@ -234,8 +234,8 @@ class _Describe:
     once the objective has a first value.
     """
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.done = job, False
+    def __init__(self, job: Job, note: Callable[[str], None]) -> None:
+        self.job, self.note, self.done = job, note, False
 
     def begin(self, source: ad.LabeledDataset, start: Any) -> None:
         if start is None:
@@ -245,6 +245,8 @@ class _Describe:
         if self.done:
             return
         config, inputs, directory = self.job.config, self.job.inputs, self.job.directory
+        for option, text in self.job.choices.items():
+            self.note(f"{option}: {text}")
         (directory / "result.json").unlink(missing_ok=True)
         environment = rundir.environment(config.settings, inputs.digests)
         write_json(directory / "env.json", environment | {"choices": self.job.choices})

@@ -127,26 +127,24 @@ def suggest(
         return value
 
     cost = GroundCost(label=choose("cost.label", label, suggest_label(first, last, dynamics)))
-    why = "keeps classes together; at 1 the distance of samples outweighs them"
-    heavy, none = (USE.label_weight, f"{USE.label_weight:g}", why), (1.0, "1", "no classes count")
-    weight = choose("cost.label_weight", label_weight, heavy if cost.has_labels else none)
-    cost = replace(cost, label_weight=weight)
+    weighed = (USE.label_weight, f"{USE.label_weight:g}", "keeps classes together on the way")
+    if not cost.has_labels:
+        weighed = (1.0, "1", "classes are not compared")
+    cost = replace(cost, label_weight=choose("cost.label_weight", label_weight, weighed))
     equal_mass = choose("equal_mass", equal_mass, suggest_mass(first, last, cost))
     if equal_mass:
         source, target = source.balanced(), target.balanced()
     solver = choose("solver", solver, suggest_solver(first, last, memory_limit))
     base = USE if integrator is None else defaults.LOOK
-    why = f"little changes after {base.n_steps} steps of {base.step_size:g}"
-    n_moves = choose("n_steps", n_steps, (base.n_steps, f"{base.n_steps}", why))
-    why = "only the end is used, and a step that raises the objective is shortened"
-    euler = (Euler(USE.step_size), f"Euler, step_size {USE.step_size:g}", why)
+    count = (base.n_steps, f"{base.n_steps}", f"enough for steps of {base.step_size:g}")
+    euler = (Euler(USE.step_size), f"Euler, step_size {USE.step_size:g}", "only the end is used")
     return Suggestion(
         source,
         target,
         objective=OTDD(target, cost=cost, solver=solver, memory_limit=memory_limit),
         dynamics=choose("dynamics", dynamics, _dynamics(first, last)),
         integrator=choose("integrator", integrator, euler),
-        n_steps=n_moves,
+        n_steps=choose("n_steps", n_steps, count),
         equal_mass=bool(equal_mass),
         advice=tuple(advice),
     )

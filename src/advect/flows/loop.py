@@ -27,6 +27,7 @@ from advect.flows.field import NonFiniteError
 from advect.flows.integrators import Integrator
 from advect.flows.snapshots import Snapshot, load_snapshot
 from advect.flows.steps import (
+    History,
     StalledError,
     Step,
     StepControl,
@@ -104,22 +105,11 @@ def flow(
         >>> "equal_mass" in explicit.settings
         False
     """
-    choices: dict[str, Any] = {
-        "label": label,
-        "label_weight": label_weight,
-        "solver": solver,
-        "equal_mass": equal_mass,
-        "memory_limit": memory_limit,
-    }
+    choices: dict[str, Any] = {"label": label, "label_weight": label_weight, "solver": solver}
+    choices |= {"equal_mass": equal_mass, "memory_limit": memory_limit}
     if isinstance(functional, LabeledDataset):
-        chosen = suggest(
-            source,
-            functional,
-            dynamics=dynamics,
-            integrator=integrator,
-            n_steps=n_steps,
-            **choices,
-        )
+        choices |= {"dynamics": dynamics, "integrator": integrator, "n_steps": n_steps}
+        chosen = suggest(source, functional, **choices)
         made = flow(
             chosen.source,
             chosen.objective,
@@ -147,7 +137,7 @@ def flow(
         control = control or default_control(functional, dynamics, integrator)
         start = None if resume is None else _load_start(Path(resume), source, total)
         # A resumed flow continues the curves of the checkpoint, and its states bit for bit.
-        history = _History(start)
+        history = History(start)
         watchers.begin(source, start)
         parts = {"dynamics": dynamics, "integrator": integrator, "control": control}
         steps = iterate(source, functional, **parts, generator=generator, start=start)
@@ -199,7 +189,7 @@ def _load_start(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
 
 
 def _follow(
-    steps: Iterator[Step], history: _History, watchers: CallbackList, n_steps: int
+    steps: Iterator[Step], history: History, watchers: CallbackList, n_steps: int
 ) -> tuple[str, str, Step]:
     """Follow the steps to their end: status, message, last step."""
     last: Step | None = None
@@ -228,38 +218,6 @@ def _follow(
             raise InputError(what, f"stopped at step 0: {error}", remedy) from error
         advice = "The state of the step before is kept; try a smaller step_size."
         return "diverged", f"stopped at step {last.index + 1}: {error}. {advice}", last
-
-
-class _History:
-    """Curves and best state of a flow, continued from a checkpoint on resume."""
-
-    def __init__(self, start: Snapshot | None) -> None:
-        curves: dict[str, Any] = start.history if start else {}
-        self.values = list(curves.get("values", []))
-        self.speeds = list(curves.get("speeds", []))
-        self.seconds = list(curves.get("seconds", []))
-        self.terms = {name: list(values) for name, values in curves.get("terms", {}).items()}
-        self.converged = list(curves.get("converged", [True] * len(self.values)))
-        self.seconds_before = self.seconds[-1] if self.seconds else 0.0
-        self.best = start.best if start else None
-
-    def add(self, step: Step) -> Step:
-        """The step with a snapshot that includes the curves before it, for checkpoints."""
-        # The snapshot refers to the growing lists and to their length now, instead of copying them.
-        length = len(self.values)
-        names = ("values", "speeds", "seconds", "terms", "converged")
-        curves = {name: getattr(self, name) for name in names}
-        best_before = self.best
-        if best_before is None or best_before.value > step.value:
-            self.best, best_before = Frame(step.index, step.value, step.dataset), None
-        self.values.append(step.value)
-        self.speeds.append(step.speed)
-        self.seconds.append(step.seconds + self.seconds_before)
-        self.converged.append(step.converged)
-        for name, value in step.terms.items():
-            self.terms.setdefault(name, []).append(value)
-        snapshot = replace(step.snapshot, history=curves, length=length, best=best_before)
-        return replace(step, snapshot=snapshot)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,11 +300,10 @@ class FlowResult(Result):
         observations += transport_notes.of_solver(self.unconverged, len(self.values))
         if self.target is not None and "cost" in self.options:
             leaves_mass = "solver" in self.options and self.options["solver"].reach is not None
-            cost = self.options["cost"]
-            pair = self.source, self.target
+            cost = self.options["cost"].fitted(self.source, self.target)
             observations += (
-                *transport_notes.of_pair(*pair, cost, leaves_mass=leaves_mass),
-                *transport_notes.of_matching(cost.fitted(*pair).between(*pair)),
+                *transport_notes.of_pair(self.source, self.target, cost, leaves_mass=leaves_mass),
+                *transport_notes.of_matching(cost.between(self.source, self.target)),
             )
         for name, mass_left in self.state.items():
             if name.rpartition(".")[2] == "mass_left":

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -30,6 +30,7 @@ from advect.flows.integrators import Euler, Integrator
 from advect.flows.law_motion import Tensors
 from advect.flows.snapshots import Snapshot
 from advect.functionals.base import Functional, converged
+from advect.io.trajectory import Frame
 from advect.transport.transport import rounding
 
 ControlState = dict[str, float]
@@ -313,3 +314,35 @@ def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> 
         kind, part = mismatch
         what = f"the checkpoint was taken with another {kind}"
         raise InputError(what, type(part).__name__, "Resume with the same one.")
+
+
+class History:
+    """Curves and best state of a flow, continued from a checkpoint on resume."""
+
+    def __init__(self, start: Snapshot | None) -> None:
+        curves: dict[str, Any] = start.history if start else {}
+        self.values = list(curves.get("values", []))
+        self.speeds = list(curves.get("speeds", []))
+        self.seconds = list(curves.get("seconds", []))
+        self.terms = {name: list(values) for name, values in curves.get("terms", {}).items()}
+        self.converged = list(curves.get("converged", [True] * len(self.values)))
+        self.seconds_before = self.seconds[-1] if self.seconds else 0.0
+        self.best = start.best if start else None
+
+    def add(self, step: Step) -> Step:
+        """The step with a snapshot that includes the curves before it, for checkpoints."""
+        # The snapshot refers to the growing lists and to their length now, instead of copying them.
+        length = len(self.values)
+        names = ("values", "speeds", "seconds", "terms", "converged")
+        curves = {name: getattr(self, name) for name in names}
+        best_before = self.best
+        if best_before is None or best_before.value > step.value:
+            self.best, best_before = Frame(step.index, step.value, step.dataset), None
+        self.values.append(step.value)
+        self.speeds.append(step.speed)
+        self.seconds.append(step.seconds + self.seconds_before)
+        self.converged.append(step.converged)
+        for name, value in step.terms.items():
+            self.terms.setdefault(name, []).append(value)
+        snapshot = replace(step.snapshot, history=curves, length=length, best=best_before)
+        return replace(step, snapshot=snapshot)

@@ -61,11 +61,8 @@ class Matchings:
 
     def by_names(self) -> np.ndarray:
         """The table of equal names."""
-        columns = [spelled(name) for name in self.pair.target.classes]
-        rows = [
-            [spelled(name) == column for column in columns] for name in self.pair.source.classes
-        ]
-        return np.array(rows, dtype=float)
+        first, second = self.pair.source.classes, self.pair.target.classes
+        return np.array([[float(spelled(a) == spelled(b)) for b in second] for a in first])
 
     def text(self, table: np.ndarray, other: np.ndarray) -> str:
         """The pairs of a matching that are not in another one."""
@@ -77,6 +74,7 @@ def _assigned(squared: np.ndarray) -> np.ndarray:
     """The matching of least cost."""
     from scipy.optimize import linear_sum_assignment
 
+    # Costs are nonnegative, and any number of classes on either side is allowed.
     table = np.zeros_like(squared)
     table[linear_sum_assignment(squared)] = 1.0
     return table
