@@ -7,8 +7,10 @@ Exit codes: 0 done, 1 failure, 2 wrong usage or bad input, 3 not converged with 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +29,7 @@ from advect.errors import ConvergenceWarning, InputError
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+_PATIENCE = 4.0  # seconds without a word
 DATA_FILES = (".npz", ".csv", ".tsv", ".parquet")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab
 
@@ -138,6 +141,35 @@ class Session:
         space = self.space(a, b)
         return space.apply(a), space.apply(b, side="target"), space
 
+    def sampled(
+        self, a: ad.LabeledDataset, b: ad.LabeledDataset, *references: str
+    ) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
+        """Two datasets, or draws of them, stratified by class, for which a distance takes a minute.
+
+        Nothing is drawn if an option or a reference sets the size.
+        """
+        import torch
+
+        from advect._util.memory import as_bytes
+        from advect.transport.distance import MAX_PAIRS
+
+        chosen = {name for reference in references for name in _parsed(reference).options}
+        is_set = self.read.max_samples or {"n", "max_samples"} & chosen
+        pairs = min(MAX_PAIRS, as_bytes(None) // 32)  # four matrices of doubles
+        if len(a) * len(b) <= pairs or is_set:
+            return a, b
+        sizes, most = (len(a), len(b)), math.isqrt(pairs)
+        draw = torch.Generator().manual_seed(self.read.seed)
+        a, b = (
+            data if len(data) <= most else data.split(most / len(data), generator=draw)[0]
+            for data in (a, b)
+        )
+        self.note(
+            f"{sizes[0]:,} × {sizes[1]:,} samples would take longer than a minute: the distance is between "
+            f"{len(a):,} and {len(b):,} of them, drawn by class. --max-samples sets the size."
+        )
+        return a, b
+
     def in_space(self, *sets: ad.LabeledDataset) -> list[ad.LabeledDataset]:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
         first, second = sets[0], sets[min(1, len(sets) - 1)]
@@ -194,8 +226,10 @@ class Session:
 
 @contextmanager
 def session(output: Output) -> Iterator[Session]:
-    """A session that shows each warning once."""
+    """A session that shows each warning once, and says that it works if that takes some seconds."""
     running = Session(output)
+    timer = threading.Timer(_PATIENCE, running.note, ["working (Ctrl-C stops)"])
+    timer.daemon = True
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -209,7 +243,11 @@ def session(output: Output) -> Iterator[Session]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
-        yield running
+        timer.start()
+        try:
+            yield running
+        finally:
+            timer.cancel()
 
 
 def device(name: str) -> Any:

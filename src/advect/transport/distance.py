@@ -8,6 +8,7 @@ the self terms vanish and the value is the metric W₂ on labeled samples."""
 from __future__ import annotations
 
 import math
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util.memory import MemoryLimit
+from advect._util.memory import MemoryLimit, ScaleWarning
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import cost_for
@@ -44,6 +45,8 @@ from advect.transport.transport import Transport, check_dataset
 
 _MAX_INTERVAL = 1_000_000  # pairs of samples for which the summary has an interval
 _MAX_CLASSES = 30  # in tables of the summary
+MAX_PAIRS = 25_000_000  # pairs of samples from which a distance takes more than about a minute
+_SECONDS_PER_PAIR = 2e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,6 +366,16 @@ class Distance(Result):
         return ClassTable(mass.cpu().numpy(), self.source.classes, self.target.classes)
 
 
+def warn_size(n: int, m: int) -> None:
+    """Warn that a distance will take minutes, before it starts."""
+    warnings.warn(
+        f"{n:,} × {m:,} samples take {n * m * _SECONDS_PER_PAIR / 60:.0f} minutes or more. Pass "
+        "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000).",
+        ScaleWarning,
+        stacklevel=3,
+    )
+
+
 def otdd(
     source: LabeledDataset,
     target: LabeledDataset,
@@ -409,6 +422,8 @@ def otdd(
     # What depends on the datasets (a penalty, a scale) is fitted once, then fixed.
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
+    if len(source) * len(target) > MAX_PAIRS and not solver.stochastic:
+        warn_size(len(source), len(target))
     transport = Transport(cost, solver, memory_limit)
     triple, prepared, pairs = transport.prepared(source, target)
     solved = triple.solve(prepared)
