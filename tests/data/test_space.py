@@ -19,7 +19,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.laws import Diagonal, Gaussians
 from advect.errors import InputError
 from advect.spaces import FeatureSpace, harmonize
-from advect.spaces.scaling import choose_scale
+from advect.spaces.fitting import choose_scale
 
 
 def dataset(samples: torch.Tensor, **options) -> LabeledDataset:
@@ -214,7 +214,9 @@ def test_samples_of_another_shape_or_side_are_refused(rows, side, message: str) 
 )
 def test_resizing_is_that_of_pillow(before: tuple[int, int], after: tuple[int, int]) -> None:
     images = random(2, *before)
-    mine = FeatureSpace.fit(dataset(images), dataset(images), size=after, fit="stretch").apply(images)
+    mine = FeatureSpace.fit(dataset(images), dataset(images), size=after, fit="stretch").apply(
+        images
+    )
     for image, resized in zip(images.numpy(), mine.numpy(), strict=True):
         expected = np.asarray(Image.fromarray(image).resize(after[::-1], Image.Resampling.BILINEAR))
         np.testing.assert_allclose(resized, expected, atol=1e-5)
@@ -436,4 +438,4 @@ class TestAutomaticScale:
 
     def test_a_gross_error_is_no_unit(self):
         gross = torch.cat([self.table / self.table.std(0), torch.tensor([[1e9, 0.0, 0.0]])])
-        assert choose_scale(dataset(gross))[0] == "none"
+        assert choose_scale([gross], (3,))[0] == "none"

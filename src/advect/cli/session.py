@@ -153,22 +153,20 @@ class Session:
         from advect._util.memory import as_bytes
         from advect.transport.distance import MAX_PAIRS
 
-        chosen = {name for reference in references for name in _parsed(reference).options}
-        is_set = self.read.max_samples or {"n", "max_samples"} & chosen
+        options = {option for reference in references for option in _parsed(reference).options}
         pairs = min(MAX_PAIRS, as_bytes(None) // 32)  # four matrices of doubles
-        if len(a) * len(b) <= pairs or is_set:
+        if len(a) * len(b) <= pairs or self.read.max_samples or {"n", "max_samples"} & options:
             return a, b
-        sizes, most = (len(a), len(b)), math.isqrt(pairs)
-        draw = torch.Generator().manual_seed(self.read.seed)
-        a, b = (
+        most, draw = math.isqrt(pairs), torch.Generator().manual_seed(self.read.seed)
+        self.note(
+            f"{len(a):,} × {len(b):,} samples would take longer than a minute, so at most {most:,} of "
+            "each are used, stratified by class. --max-samples sets the size."
+        )
+        first, second = (
             data if len(data) <= most else data.split(most / len(data), generator=draw)[0]
             for data in (a, b)
         )
-        self.note(
-            f"{sizes[0]:,} × {sizes[1]:,} samples would take longer than a minute: the distance is between "
-            f"{len(a):,} and {len(b):,} of them, drawn by class. --max-samples sets the size."
-        )
-        return a, b
+        return first, second
 
     def in_space(self, *sets: ad.LabeledDataset) -> list[ad.LabeledDataset]:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
@@ -229,7 +227,6 @@ def session(output: Output) -> Iterator[Session]:
     """A session that shows each warning once, and says that it works if that takes some seconds."""
     running = Session(output)
     timer = threading.Timer(_PATIENCE, running.note, ["working (Ctrl-C stops)"])
-    timer.daemon = True
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

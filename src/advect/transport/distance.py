@@ -366,16 +366,6 @@ class Distance(Result):
         return ClassTable(mass.cpu().numpy(), self.source.classes, self.target.classes)
 
 
-def warn_size(n: int, m: int) -> None:
-    """Warn that a distance will take minutes, before it starts."""
-    warnings.warn(
-        f"{n:,} × {m:,} samples take {n * m * _SECONDS_PER_PAIR / 60:.0f} minutes or more. Pass "
-        "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000).",
-        ScaleWarning,
-        stacklevel=3,
-    )
-
-
 def otdd(
     source: LabeledDataset,
     target: LabeledDataset,
@@ -423,7 +413,12 @@ def otdd(
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
     if len(source) * len(target) > MAX_PAIRS and not solver.stochastic:
-        warn_size(len(source), len(target))
+        minutes = len(source) * len(target) * _SECONDS_PER_PAIR / 60
+        text = (
+            f"{len(source):,} × {len(target):,} samples take {minutes:.0f} minutes or more. Pass "
+        )
+        text += "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000)."
+        warnings.warn(text, ScaleWarning, stacklevel=2)
     transport = Transport(cost, solver, memory_limit)
     triple, prepared, pairs = transport.prepared(source, target)
     solved = triple.solve(prepared)
