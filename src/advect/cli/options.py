@@ -33,7 +33,9 @@ Cost = Annotated[
 Space = Annotated[
     Table,
     _OBJECT,
-    Parameter(help="Common feature space: size, channels, columns, scale, project."),
+    Parameter(
+        help="Common feature space: size, fit, channels, columns, scale (auto, each, pooled), project."
+    ),
 ]
 Dynamics = Annotated[Table, _OBJECT, Parameter(help="What moves: fd, jd-fl, jd-vl or jd-y.")]
 Integrator = Annotated[

@@ -74,6 +74,7 @@ class Session:
         self.read = output if isinstance(output, Reading) else Reading()
         self.unconverged: list[str] = []
         self.files: dict[str, Path] = {}
+        self.timer = threading.Timer(_PATIENCE, self.note, ["working (Ctrl-C stops)"])
         self.file("report", output.report, ".html", ".htm")
 
     @property
@@ -110,6 +111,8 @@ class Session:
 
         from advect.data.dataset import has_classes
 
+        if self.timer.ident is None:  # from here on it may take long
+            self.timer.start()
         read = self.read
         options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
         options["balanced"] = read.balanced or None
@@ -226,7 +229,6 @@ class Session:
 def session(output: Output) -> Iterator[Session]:
     """A session that shows each warning once, and says that it works if that takes some seconds."""
     running = Session(output)
-    timer = threading.Timer(_PATIENCE, running.note, ["working (Ctrl-C stops)"])
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
@@ -240,11 +242,10 @@ def session(output: Output) -> Iterator[Session]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
-        timer.start()
         try:
             yield running
         finally:
-            timer.cancel()
+            running.timer.cancel()
 
 
 def device(name: str) -> Any:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -102,8 +101,10 @@ def choose_scale(
     return "pooled", f"columns have different units: {reason}"
 
 
-def _location_and_spread(x: Tensor) -> tuple[pd.Series, pd.Series]:
+def _location_and_spread(x: Tensor) -> tuple[Any, Any]:
     """Medians, and spreads of up to 10,000 rows without gross errors; NaN for constant columns."""
+    import pandas as pd
+
     frame = pd.DataFrame(x.detach()[:: max(1, len(x) // 10_000)].cpu().double().numpy())
     deviations = (frame - frame.median()).abs()
     deviations = deviations.where(deviations > 0)
