@@ -19,7 +19,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.laws import Diagonal, Gaussians
 from advect.errors import InputError
 from advect.spaces import FeatureSpace, harmonize
-from advect.spaces.scaling import choose_scale
+from advect.spaces.fitting import choose_scale
 
 
 def dataset(samples: torch.Tensor, **options) -> LabeledDataset:
@@ -438,4 +438,4 @@ class TestAutomaticScale:
 
     def test_a_gross_error_is_no_unit(self):
         gross = torch.cat([self.table / self.table.std(0), torch.tensor([[1e9, 0.0, 0.0]])])
-        assert choose_scale(dataset(gross))[0] == "none"
+        assert choose_scale([gross], (3,))[0] == "none"

@@ -242,3 +242,12 @@ def test_a_distance_is_a_result(tmp_path):
     blind = ad.otdd(a, a, cost=ad.GroundCost(label=ad.NoLabels()))
     assert "class matching" not in blind.to_dict() and blind.figures() == {}
     assert distance.report(tmp_path / "page.html").exists()
+
+
+def test_large_problems_warn_at_once(monkeypatch):
+    import advect.transport.distance as module
+
+    monkeypatch.setattr(module, "MAX_PAIRS", 10_000)
+    data = ad.datasets.gaussians(120)
+    with pytest.warns(UserWarning, match="MiniBatch"):
+        ad.otdd(data, data.replace(x=data.x + 1))

@@ -123,8 +123,11 @@ def distance(
     """
     with session(run) as running:
         a, b, _ = running.pair(source, target)
+        method = registry.make("solver", solver or {})
+        if not method.stochastic:
+            a, b = running.sampled(a, b, source, target)
         facts: dict[str, Any] = {"n_samples": [len(a), len(b)]}
-        method, ground = registry.make("solver", solver or {}), running.cost(cost, a, b)
+        ground = running.cost(cost, a, b)
         result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
         if method.reach is not None:
             facts["mass_left"] = result.mass_left

@@ -42,8 +42,8 @@ Space = Annotated[
     _OBJECT,
     Parameter(
         metavar="",
-        help="Common feature space, with keys size, channels, columns, scale and project, as in "
-        "--space.scale unit.",
+        help="Common feature space, with keys size, fit, channels, columns, scale and project, as in "
+        "--space.scale each.",
     ),
 ]
 Dynamics = Annotated[

@@ -7,8 +7,10 @@ Exit codes: 0 done, 1 failure, 2 wrong usage or bad input, 3 not converged with 
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +29,7 @@ from advect.errors import ConvergenceWarning, InputError
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+_PATIENCE = 4.0  # seconds without a word
 DATA_FILES = (".npz", ".csv", ".tsv", ".parquet")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab
 
@@ -71,6 +74,7 @@ class Session:
         self.read = output if isinstance(output, Reading) else Reading()
         self.unconverged: list[str] = []
         self.files: dict[str, Path] = {}
+        self.timer = threading.Timer(_PATIENCE, self.note, ["working (Ctrl-C stops)"])
         self.file("report", output.report, ".html", ".htm")
 
     @property
@@ -105,6 +109,10 @@ class Session:
         """Load a dataset; options in the reference take precedence over those of the command."""
         import torch
 
+        from advect.data.dataset import has_classes
+
+        if self.timer.ident is None:  # from here on it may take long
+            self.timer.start()
         read = self.read
         options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
         options["balanced"] = read.balanced or None
@@ -127,6 +135,33 @@ class Session:
         a, b = self.load(source), self.load(target)
         space = self.space(a, b)
         return space.apply(a), space.apply(b, side="target"), space
+
+    def sampled(
+        self, a: ad.LabeledDataset, b: ad.LabeledDataset, *references: str
+    ) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
+        """Two datasets, or draws of them, stratified by class, for which a distance takes a minute.
+
+        Nothing is drawn if an option or a reference sets the size.
+        """
+        import torch
+
+        from advect._util.memory import as_bytes
+        from advect.transport.distance import MAX_PAIRS
+
+        options = {option for reference in references for option in _parsed(reference).options}
+        pairs = min(MAX_PAIRS, as_bytes(None) // 32)  # four matrices of doubles
+        if len(a) * len(b) <= pairs or self.read.max_samples or {"n", "max_samples"} & options:
+            return a, b
+        most, draw = math.isqrt(pairs), torch.Generator().manual_seed(self.read.seed)
+        self.note(
+            f"{len(a):,} × {len(b):,} samples would take longer than a minute, so at most {most:,} of "
+            "each are used, stratified by class. --max-samples sets the size."
+        )
+        first, second = (
+            data if len(data) <= most else data.split(most / len(data), generator=draw)[0]
+            for data in (a, b)
+        )
+        return first, second
 
     def in_space(self, *sets: ad.LabeledDataset) -> list[ad.LabeledDataset]:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
@@ -184,7 +219,7 @@ class Session:
 
 @contextmanager
 def session(output: Output) -> Iterator[Session]:
-    """A session that shows each warning once."""
+    """A session that shows each warning once, and says that it works if that takes some seconds."""
     running = Session(output)
     seen: set[str] = set()
 
@@ -199,7 +234,10 @@ def session(output: Output) -> Iterator[Session]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
-        yield running
+        try:
+            yield running
+        finally:
+            running.timer.cancel()
 
 
 def device(name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -77,8 +78,7 @@ class _Features(Dynamics):
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", as_bounds(self.bounds))
         if self.columns is not None:
-            columns = [self.columns] if isinstance(self.columns, int) else self.columns
-            object.__setattr__(self, "columns", tuple(one_or_more(columns)))
+            object.__setattr__(self, "columns", tuple(one_or_more(self.columns)))
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         velocity = {name: per_mass(value, rho.weights) for name, value in gradient.items()}
@@ -333,18 +333,17 @@ def as_bounds(bounds: Any) -> Bounds:
     """(low, high) as numbers or tuples of a number for each column; an open end is infinite."""
     if bounds is None:
         return None
-    try:
-        ends = [np.asarray(end, dtype=float) for end in bounds]
-        pairs = zip(ends, (-math.inf, math.inf), strict=True)
-        low, high = (np.where(np.isnan(end), free, end) for end, free in pairs)
-        fits = bool((low < high).all())
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
-        what = "bounds must be (low, high) with low < high, each a number or one for each column"
-        raise InputError(what, bounds, "Images usually have (0.0, 1.0).")
-    low, high = (tuple(end.ravel().tolist()) if end.ndim else float(end) for end in (low, high))
-    return low, high
+    with suppress(TypeError, ValueError):
+        pairs = zip(bounds, (-math.inf, math.inf), strict=True)
+        ends = [
+            np.nan_to_num(np.asarray(end, float), nan=free, posinf=math.inf, neginf=-math.inf)
+            for end, free in pairs
+        ]
+        if (ends[0] < ends[1]).all():
+            low, high = (tuple(end.ravel().tolist()) if end.ndim else float(end) for end in ends)
+            return low, high
+    what = "bounds must be (low, high) with low < high, each a number or one for each column"
+    raise InputError(what, bounds, "Images usually have (0.0, 1.0).")
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,14 @@ from advect._util.checks import check_count, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
-from advect.io.formats.content import Content, are_images, by_name, number_dtype
+from advect.io.formats.content import (
+    Content,
+    are_images,
+    by_name,
+    number_dtype,
+    without_missing,
+)
 from advect.io.formats.folder import convert
-from advect.io.formats.missing import without_missing
 from advect.io.formats.table import Column, check_names, data_frame, grid_names, layout
 
 Batch = tuple[np.ndarray, list[Any]]

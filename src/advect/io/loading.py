@@ -131,8 +131,10 @@ def load(
         progress: None shows progress on stderr if reading takes long, False is silent, a function
             is called with (done, total).
         **options: options of the format, such as ``label="kind"`` and ``target="price"`` (continuous
-            targets) for tables, ``size=28`` and ``channels="gray"`` for folders of images; parameters of
-            synthetic datasets; ``units`` (``"source"``, ``"target"`` or ``"common"``) for frames.
+            targets) for tables, ``missing="median"`` (or "drop", "indicator") for missing features,
+            ``size=28``, ``channels="gray"``, ``fit="crop"`` and ``on_error="skip"`` for folders of images;
+            parameters of synthetic datasets; ``units`` (``"source"``, ``"target"`` or ``"common"``)
+            for frames.
 
     Raises:
         InputError: a reference, file or option that cannot be used, or too few samples.

@@ -33,7 +33,7 @@ from advect.ot.plan import Index
 from advect.ot.sinkhorn import Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
 from advect.questions.shared import class_codes, class_names, joined_features, nearest
-from advect.spaces.scaling import choose_scale
+from advect.spaces.fitting import choose_scale
 from advect.transport.transport import check_dataset
 
 _EPSILON = 0.1  # times the median cost
@@ -364,7 +364,11 @@ def _sides(
     """The datasets as points of one space, and how its columns are scaled."""
     joined, is_auto = joined_features(*sets), embedding == "auto"
     rows = points_of(joined, None if is_auto else embedding, seed)
-    scale, reason = choose_scale(joined) if is_auto else ("none", "as the embedding gives them")
+    scale, reason = (
+        choose_scale([joined.x], joined.sample_shape)
+        if is_auto
+        else ("none", "as the embedding gives them")
+    )
     if scale == "pooled":
         rows = _scaled_columns(rows)
     points = torch.from_numpy(np.ascontiguousarray(of_order_one(rows)))

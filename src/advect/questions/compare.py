@@ -49,7 +49,7 @@ from advect.questions.shared import (
     nearest,
     weighted_quantile,
 )
-from advect.spaces.scaling import choose_scale
+from advect.spaces.fitting import choose_scale
 from advect.spaces.steps import Scale
 from advect.transport.distance import otdd
 from advect.transport.transport import check_dataset
@@ -114,7 +114,9 @@ def compare(
     ground = check_cost(cost) or GroundCost()
     sets = {"real": check_dataset("real", real), "synthetic": synthetic}
     sets |= {} if held_out is None else {"held_out": held_out}
-    scale, reason = choose_scale(real) if cost is None else ("none", "the cost is given")
+    scale, reason = (
+        choose_scale([real.x], real.sample_shape) if cost is None else ("none", "the cost is given")
+    )
     sides, fitted = _sides(sets, ground, scale)
     fake, true, names = sides["synthetic"], sides["real"], sides["real"].data.classes
     size = _half_size(len(fake.codes), len(true.codes), max_samples)

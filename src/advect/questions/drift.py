@@ -18,7 +18,7 @@ from advect.data.dataset import LabeledDataset
 from advect.questions import permutations as perm
 from advect.questions.permutations import DriftTest
 from advect.questions.shared import check_level, class_codes, class_names, joined_features
-from advect.spaces.scaling import choose_scale
+from advect.spaces.fitting import choose_scale
 from advect.transport.transport import check_dataset
 
 QUESTIONS = {
@@ -103,7 +103,7 @@ def drift(
     data, rng = joined_features(reference, window), np.random.default_rng(seed)
     scale, reason = "none", "as the embedding gives them"
     if embedding == "auto":
-        scale, reason = choose_scale(data)
+        scale, reason = choose_scale([data.x], data.sample_shape)
         embedding = "standardized" if scale == "pooled" else "auto"
     with track(n_permutations * (3 if has_labels else 1), "permutations", progress) as advance:
 

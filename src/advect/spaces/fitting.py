@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,6 @@ from advect._util.checks import check_count, check_known, check_sides, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.spaces.images import Pixels, image_shape, layout
-from advect.spaces.scaling import PIXELS, scale_of
 from advect.spaces.steps import (
     SCALES,
     Columns,
@@ -30,6 +30,9 @@ Pair = tuple[LabeledDataset, LabeledDataset]
 Steps = tuple[list[Step], list[Step]]  # of the source and of the target
 _KNOWN = {"channels": ("gray", "rgb"), "columns": ("common",), "scale": SCALES}
 _FITS = ("pad", "crop", "stretch")
+_UNITS = 10.0  # ratio of the spreads of columns from which they have different units
+_CHANGE = 2.0  # ratio of the spreads of a column in two datasets from which its unit differs
+_APART = 4.0  # spreads between the medians of a column from which its unit differs
 
 
 def fit_steps(
@@ -56,8 +59,7 @@ def fit_steps(
     x = [applied(side, data.x.detach()) for side, data in zip(steps, sets, strict=True)]
     reason = ""
     if scale == "auto":
-        is_image = shared and layout(shape) is not None
-        scale, reason = ("none", PIXELS) if is_image else scale_of(x, names)
+        scale, reason = choose_scale(x, shape if shared else (), names)
     if scale not in (None, "none"):
         fitted_to = [x[1], x[1]] if scale == "target" else x
         scales = _fit_both(partial(Scale.fit, scale), fitted_to, shared and scale == "pooled")
@@ -67,6 +69,46 @@ def fit_steps(
         _append(steps, *_fit_both(partial(Projection.fit, project), x, shared))
         shape, names = (project,), None
     return steps, shape, names, reason and f"scale {scale}: {reason}"
+
+
+def choose_scale(
+    sides: Sequence[Tensor], shape: tuple[int, ...], columns: Sequence[str] | None = None
+) -> tuple[str, str]:
+    """The choice of ``scale="auto"`` for the features (n, d) of one or two datasets, and its reason.
+
+    Columns share a unit if the 10 % and 90 % quantiles of their spreads differ by less than a
+    factor of ten. The spread of a column is the mean deviation from its median over the
+    entries that differ from it: pixels that are rarely on have the spread of the others.
+    """
+    if layout(shape) is not None:
+        return "none", "pixels share a unit"
+    medians, spreads = zip(*map(_location_and_spread, sides), strict=True)
+    ratio = np.nanmax([1.0, *(each.quantile(0.9) / each.quantile(0.1) for each in spreads)])
+    reason = f"spreads of columns differ by a factor of {ratio:.2g}"
+    if ratio < _UNITS:
+        return "none", f"columns share a unit: {reason}"
+    if len(sides) == 2 and len(spreads[0]) == len(spreads[1]):
+        change = np.exp(np.abs(np.log(spreads[0] / spreads[1])))
+        apart = (medians[0] - medians[1]).abs() / np.fmax(*spreads)
+        score = np.fmax(change / _CHANGE, apart / _APART)
+        at = int(score.argmax())
+        if score[at] >= 1:
+            name = repr(columns[at]) if columns else at
+            facts = " and ".join(
+                f"{m[at]:.3g} ± {s[at]:.2g}" for m, s in zip(medians, spreads, strict=True)
+            )
+            return "each", f"units differ between the datasets: column {name} is {facts}"
+    return "pooled", f"columns have different units: {reason}"
+
+
+def _location_and_spread(x: Tensor) -> tuple[Any, Any]:
+    """Medians, and spreads of up to 10,000 rows without gross errors; NaN for constant columns."""
+    import pandas as pd
+
+    frame = pd.DataFrame(x.detach()[:: max(1, len(x) // 10_000)].cpu().double().numpy())
+    deviations = (frame - frame.median()).abs()
+    deviations = deviations.where(deviations > 0)
+    return frame.median(), deviations.clip(upper=deviations.quantile(0.95), axis=1).mean()
 
 
 def _append(steps: Steps, *pair: Step) -> None:

@@ -45,7 +45,7 @@ class Pixels(Step):
         """Height and width before black margins are added (pad) or margins are cut off (crop)."""
         before, after = (layout(shape) or shape for shape in (self.shape, self.out))
         ratios = after[1] / before[1], after[2] / before[2]
-        if self.fit == "stretch" or ratios[0] == ratios[1]:
+        if self.fit == "stretch":
             return after[1], after[2]
         ratio = min(ratios) if self.fit == "pad" else max(ratios)
         return max(1, round(before[1] * ratio)), max(1, round(before[2] * ratio))

@@ -8,6 +8,7 @@ the self terms vanish and the value is the metric W₂ on labeled samples."""
 from __future__ import annotations
 
 import math
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util.memory import MemoryLimit
+from advect._util.memory import MemoryLimit, ScaleWarning
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, PairCost
 from advect.cost.ground import cost_for
@@ -45,6 +46,8 @@ from advect.transport.transport import Transport, check_dataset
 
 _MAX_INTERVAL = 1_000_000  # pairs of samples for which the summary has an interval
 _MAX_CLASSES = 30  # in tables of the summary
+MAX_PAIRS = 25_000_000  # pairs of samples from which a distance takes more than about a minute
+_SECONDS_PER_PAIR = 2e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,6 +416,13 @@ def otdd(
     # Data-dependent parts of the cost (a penalty, a scale) are fitted once, then fixed.
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
+    if len(source) * len(target) > MAX_PAIRS and not solver.stochastic:
+        minutes = len(source) * len(target) * _SECONDS_PER_PAIR / 60
+        text = (
+            f"{len(source):,} × {len(target):,} samples take {minutes:.0f} minutes or more. Pass "
+        )
+        text += "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000)."
+        warnings.warn(text, ScaleWarning, stacklevel=2)
     transport = Transport(cost, solver, memory_limit)
     triple, prepared, pairs = transport.prepared(source, target)
     solved = triple.solve(prepared)

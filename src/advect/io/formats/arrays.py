@@ -20,9 +20,8 @@ from advect._util.atomic import atomic_file
 from advect._util.checks import check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
-from advect.io.formats.content import Content, as_names, by_name
+from advect.io.formats.content import Content, as_names, by_name, without_missing
 from advect.io.formats.guard import check_size, damaged
-from advect.io.formats.missing import without_missing
 from advect.io.formats.table import Probabilities, Table
 
 _KIND, _TABLE = "a .npz file", "advect_table"

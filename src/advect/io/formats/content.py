@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from advect._util.checks import refuse_if
+from advect._util.checks import check_known, refuse_if
 from advect.errors import InputError
 from advect.io.formats.guard import check_size, reading
 from advect.io.formats.table import Table
 
 Advance = Callable[[int], object]
 CHUNK = 1 << 22  # bytes of a block
+_BY_ROW = ("labels", "weights", "probabilities", "targets")
 
 
 @dataclass(eq=False)
@@ -122,6 +124,38 @@ class Content:
             "Name all classes.",
         )
         return np.array([position[label] for label in labels], np.int64)
+
+
+def without_missing(content: Content, missing: str | None) -> tuple[Content, np.ndarray | slice]:
+    """The samples without NaN, and which rows stay; ``missing=None`` changes nothing."""
+    rows: np.ndarray | slice = slice(None)
+    if missing is None:
+        return content, rows
+    check_known("missing", missing, ("median", "drop", "indicator"))
+    x = np.asarray(content.x).reshape(len(content), -1)
+    gaps, columns = np.isnan(x), content.columns
+    done = "filled with the medians of their columns"
+    if missing == "drop":
+        rows = np.flatnonzero(~gaps.any(axis=1))
+        done = f"left out with their {len(x) - np.size(rows)} rows"
+    elif gaps.any():
+        at, remedy = int(gaps.all(axis=0).argmax()), "Leave it out: columns=[…]."
+        name = columns[at] if columns else at
+        refuse_if(gaps[:, at].all(), "a column needs at least one value", f"none in {name}", remedy)
+        x = np.where(gaps, np.nanmedian(x, axis=0), x).astype(x.dtype)
+    if gaps.any():
+        warnings.warn(f"{gaps.sum():,} missing cells of {content.path} are {done}", stacklevel=2)
+    shape = content.shape
+    if missing == "indicator":  # for all columns, so that it fits data with gaps elsewhere
+        x, shape = np.concatenate([x, gaps.astype(x.dtype)], axis=1), (2 * x.shape[1],)
+        columns = columns and (*columns, *(f"{name} missing" for name in columns))
+    parts = {name: getattr(content, name) for name in _BY_ROW}
+    parts = {
+        name: np.array(part, object)[rows].tolist() if type(part) is list else part[rows]
+        for name, part in parts.items()
+        if part is not None
+    }
+    return replace(content, x=x[rows].reshape(-1, *shape), columns=columns, **parts), rows
 
 
 def class_names(labels: Iterable[Any]) -> tuple[Any, ...]:
