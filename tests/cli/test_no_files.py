@@ -53,7 +53,8 @@ def test_what_is_no_file_in_a_run_is_named(name, kind, made, stopped):
     path.unlink()
     KINDS[kind](path)
     for words in COMMANDS:
-        stopped(path, *words)
+        if (name, words[0]) != ("space.json", "report"):  # which does not read it
+            stopped(path, *words)
     stopped("run", "flow", S, T, "-o", "run", "--overwrite", "--no-report")
     assert not Path("map").exists() and not path.is_file()
 

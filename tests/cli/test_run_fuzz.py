@@ -67,7 +67,7 @@ FILES = {  # each with the doors through which it is read
     "run/config.toml": [SHOW, RESUME, REPORT],
     "run/env.json": [RESUME, load(read_json, "run/env.json")],
     "run/result.json": [SHOW, REPORT],
-    "run/space.json": [REPORT, RESUME, CONVERT],
+    "run/space.json": [RESUME, CONVERT],
     "run/frames.jsonl": [SHOW, RESUME, REPORT, frames],
     "run/metrics.jsonl": [SHOW, RESUME, REPORT],
     "run/frames/000004.safetensors": [REPORT, CONVERT, frames],

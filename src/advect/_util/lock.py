@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import warnings
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,8 +23,7 @@ class Hold:
     the lock of what they point to. An ``InputError`` says that another process or thread writes there."""
 
     def __init__(self, directory: Path) -> None:
-        self._lock: BaseFileLock | None = None
-        self._pid = os.getpid()
+        self._held: weakref.finalize[..., Hold] | None = None
         path = directory.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
@@ -44,19 +44,14 @@ class Hold:
             message = f"this file system has no locks ({error}): make sure that nothing else writes to {directory}"
             warnings.warn(message, UserWarning, stacklevel=2)
             return
-        self._lock = lock
+        self._held = weakref.finalize(self, _release, lock, self._file, os.getpid())
         with suppress(OSError):
             self._file.write_text(f"process {os.getpid()} on {platform.node()}\n")
 
     def release(self) -> None:
         """Release the lock."""
-        lock, self._lock = self._lock, None
-        if lock is None or self._pid != os.getpid():
-            return
-        if lock.lock_counter == 1:
-            with suppress(OSError):  # while it is held, so that nobody removes the lock of another
-                self._file.unlink()
-        lock.release()
+        if self._held is not None:
+            self._held()
 
     def __enter__(self) -> Hold:
         return self
@@ -64,6 +59,12 @@ class Hold:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.release()
+
+def _release(lock: BaseFileLock, file: Path, process: int) -> None:
+    """Release a lock once: on request, with its ``Hold``, or before the interpreter exits."""
+    if process != os.getpid():
+        return
+    if lock.lock_counter == 1:
+        with suppress(OSError):  # while it is held, so that nobody removes the lock of another
+            file.unlink()
+    lock.release()

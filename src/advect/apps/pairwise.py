@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
@@ -33,7 +32,6 @@ from advect.io.loading import load
 from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
 from advect.transport.distance import otdd
-from advect.transport.notes import Note
 from advect.transport.sampling_error import between_values, check_level, energy_error_of
 from advect.transport.transport import check_dataset
 
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 FORMAT = "advect.pairwise/2"  # of stored pairs
 _HALF_INTERVAL = check_level(0.95)  # half a 95 % interval in standard errors
 _ROUND = 4  # pairs per worker between two writes, for backends that do not return one by one
-_MAX_NAMED = 3  # datasets that a note names
 Pair = tuple[str, str]
 
 
@@ -99,7 +96,7 @@ class Pairwise(Result):
         names = ("names", "values", "standard_errors", "converged", "seconds")
         errors = [{"pair": pair, "error": message} for pair, message in self.errors.items()]
         fields = {name: getattr(self, name) for name in names}
-        return plain({**fields, "errors": errors, "notes": [str(note) for note in self.notes]})
+        return plain({**fields, "errors": errors, "notes": self.notes})
 
     @property
     def table(self) -> ClassTable:
@@ -117,24 +114,6 @@ class Pairwise(Result):
         value, errors = self[one, other], ClassTable(self.standard_errors, self.names, self.names)
         error = energy_error_of(value, float(errors[one, other]))
         return between_values(value**2, check_level(level) * error)
-
-    def ties(self, name: str) -> list[str]:
-        """The datasets whose 95 % interval overlaps that of the nearest one, which is the first."""
-        others = [other for other, _ in self.nearest(name)]
-        highest = self.interval(name, others[0])[1] if others else math.nan
-        if math.isnan(highest):
-            return []
-        rest = [other for other in others[1:] if not self.interval(name, other)[0] > highest]
-        return [others[0], *rest]
-
-    @cached_property
-    def notes(self) -> tuple[Note, ...]:
-        """A note where the nearest dataset is not clear from these samples."""
-        ties = {name: near for name in self.names if len(near := self.ties(name)) > 1}
-        parts = [f"nearest to {name} is {near[0]} or {near[1]}" for name, near in ties.items()]
-        more = f" and {len(parts) - _MAX_NAMED} more" if len(parts) > _MAX_NAMED else ""
-        what = f"Differences within sampling noise: {'; '.join(parts[:_MAX_NAMED])}{more}."
-        return (Note(what, "Use more samples."),) if ties else ()
 
     def to_pandas(self) -> DataFrame:
         """The distances as a data frame with the names as index and columns."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-import advect as ad
 from advect.cli.options import OUTPUT, PRINT, WRITE, Print, Write
 from advect.cli.rundir import RunConfig, entry, open_run, read_json
 from advect.cli.session import Facts, Session, session, short_names
@@ -87,7 +86,7 @@ def report(
     ] = None,
     write: Write = WRITE,
 ) -> None:
-    """Write the HTML page of a run.
+    """Write the HTML page of a run from its files, without the target.
 
     Args:
         run: The directory of the run.
@@ -109,28 +108,10 @@ def _story(config: RunConfig, directory: Path, running: Session) -> Story:
     """The content of the files of a run."""
     from advect.report import Story
 
-    ended, settings = _ended(directory), config.settings
+    ended = _ended(directory)
     fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
-    fields |= {"diagnosis": ended["notes"], "target": _target(config, directory, running)}
-    fields["cost"] = running.cost(settings.cost)
+    fields |= {"diagnosis": ended["notes"], "cost": running.cost(config.settings.cost)}
     return dataclasses.replace(Story.of_run(directory), **fields)
-
-
-def _target(config: RunConfig, directory: Path, running: Session) -> ad.LabeledDataset | None:
-    """The target of a run in the space of the flow; None, with a note, if it cannot be read."""
-    from advect.io.run_frames import space_from
-
-    path = directory / "space.json"
-    try:
-        facts = read_json(path)
-        if config.target is None or not facts:
-            return None
-        running.read = config.settings
-        space = space_from(facts, path)
-        return space.apply(running.load(config.target), side="target")
-    except InputError as error:
-        running.note(f"note: without the target {config.target}: {error}")
-        return None
 
 
 def write_page(

@@ -1,5 +1,5 @@
 """Flows over time: datasets as points in the plane (paper, figures 1 to 3, appendix D), and curves of
-the objective, its terms, metrics and class counts.
+the objective, its terms and metrics.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _MAX_TRAILS = 60  # more lines cover the points
 _DASHES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
-_COUNTS = "samples of each class"
 
 
 def particles(
@@ -258,9 +257,8 @@ def _class_laws(data: LabeledDataset) -> tuple[list[Hashable], np.ndarray, np.nd
 def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]) -> Figure:
     """The objective of a flow and its terms against the steps, then a panel for each metric.
 
-    The scale of the objective is logarithmic if it and its terms are positive. Where the numbers of
-    samples of the classes change, a panel shows them. Of several flows, the objectives and metrics
-    are drawn on common axes.
+    The scale of the objective is logarithmic if it and its terms are positive. Of several flows, the
+    objectives and metrics are drawn on common axes.
 
     Args:
         flow: the result of a flow, a trajectory, or a mapping from names to these.
@@ -277,15 +275,11 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
     flows = flow if isinstance(flow, Mapping) else {"objective": flow}
     several = flows is flow
     panels: dict[str, dict[str, Curve]] = {"objective": {}}
-    colours: dict[str, str] = {}
     for name, each in flows.items():
         objective, terms, metrics = curves_of(each)
         panels["objective"] |= {name: objective, **({} if several else terms)}
         for metric, points in metrics.items():
             panels.setdefault(metric, {})[name] = points
-        if not several and (counts := _class_counts(each)):
-            panels[_COUNTS] = {class_label(k): line for k, line in counts.items()}
-            colours = {class_label(k): mark.colour for k, mark in class_marks(counts).items()}
     across = min(3, len(panels))
     figure = new_figure(3.3 * across, 2.4 * math.ceil(len(panels) / across))
     ink, palette, handles = LIGHT.ink, LIGHT.palette, []
@@ -294,8 +288,6 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
         inks = palette if several else palette[1:] if position else (ink, *palette)
         for k, (name, points) in enumerate(lines.items()):
             style = {"linestyle": _DASHES[k % len(_DASHES)], "color": inks[k % len(inks)]}
-            if label == _COUNTS:
-                style = {"color": colours[name]}
             marker = "o" if len(points) <= 12 else ""
             style |= {"label": short(name, 28), "linewidth": 1.6, "markersize": 3, "marker": marker}
             axes.plot(*zip(*points, strict=True), **style)
@@ -308,12 +300,3 @@ def curves(flow: FlowResult | Trajectory | Mapping[str, FlowResult | Trajectory]
             handles += axes.get_lines()
     add_legend(figure, handles)
     return figure
-
-
-def _class_counts(flow: FlowResult | Trajectory) -> Mapping[Any, Curve]:
-    """Samples of each class at the recorded frames, if they change."""
-    states = states_of(flow, 100, of_flow=100)
-    counts = [(state.step or 0, state.dataset.counts) for state in states]
-    names = names_of(state.dataset for state in states)
-    lines = {name: [(step, count.get(name, 0)) for step, count in counts] for name in names}
-    return lines if any(len({value for _, value in line}) > 1 for line in lines.values()) else {}
