@@ -263,7 +263,9 @@ def _tweets() -> tuple[Pool, Pool]:
     frame = frame[frame["source"].isin(["Twitter for Android", "Twitter Web Client"])]
     year = frame["created_at"].str[:4]
     sides = (frame[year.isin(["2013", "2014"])], frame[year.isin(["2015", "2016"])])
-    first, last = ((vectors(side["text"][:2000]), side["source"].to_numpy(str)[:2000]) for side in sides)
+    first, last = (
+        (vectors(side["text"][:2000]), side["source"].to_numpy(str)[:2000]) for side in sides
+    )
     return first, last
 
 
@@ -280,5 +282,8 @@ def vectors(texts: Any) -> np.ndarray:
         folder / "weights" / "l2_supercat_256.safetensors"
     )
     (table,) = stored.values()
-    told = [encoded.ids or [0] for encoded in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    told = [
+        encoded.ids or [0]
+        for encoded in tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    ]
     return np.stack([table[ids].astype(float).mean(axis=0) for ids in told])
