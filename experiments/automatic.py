@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from domains import DEVELOPMENT, TEST, Pool, drawn, kind_of
+from domains import DEVELOPMENT, NUMBERED as _NUMBERED, TEST, Pool, drawn, kind_of
 from scipy.spatial.distance import cdist
 
 import advect as ad
@@ -66,7 +66,7 @@ _DEVELOPMENT_SEED, _DEVELOPMENT_DRAWS = 400, 1
 def cells() -> dict[str, dict[str, Any]]:
     return {
         f"{pair}, draw {seed}": {"pair": pair, "seed": seed}
-        for pair in TEST
+        for pair in [*TEST, f"fashion → negatives{_NUMBERED}"]
         for seed in range(FIRST_SEED, FIRST_SEED + DRAWS)
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from statistics import fmean
 from typing import Any
 
@@ -50,9 +50,21 @@ _HEAD = {  # what a column is called in the table
 }
 
 
+_NUMBERED = ", classes as numbers"  # a control, not one of the pairs
+
+
+def automatic() -> Experiment:
+    """The pairs, without the control."""
+    found = Experiment.read("automatic")
+    cells = {name: cell for name, cell in found.cells.items() if _NUMBERED not in name}
+    return replace(
+        found, cells=cells, planned={p: n for p, n in found.planned.items() if _NUMBERED not in p}
+    )
+
+
 def automatic_table() -> str:
     """One row for each pair: mean accuracies, and the gain of the automatic choice with its interval."""
-    found, rows = Experiment.read("automatic"), []
+    found, rows = automatic(), []
     for setting, cells in found.groups.items():
         if cells:
             means = {way: found.mean(setting, way).partition(" ")[0] for way in _HEAD}
@@ -64,13 +76,24 @@ def automatic_table() -> str:
 
 def automatic_verdict() -> str:
     """In how many pairs the automatic choice is above and below, by means and significantly."""
-    found = Experiment.read("automatic")
+    found = automatic()
     return " ".join(
         f"Against *{over}*: higher in {sum(gain.mean > 0 for gain in gains)} of {len(gains)} pairs, "
         f"significantly in {sum(gain.sign > 0 for gain in gains)}; significantly lower in "
         f"{sum(gain.sign < 0 for gain in gains)}; {fmean(gain.mean for gain in gains):+.1f} points on average."
         for over in ("not moved", "explicit defaults")
         if (gains := found.gains(found.recommended, over))
+    )
+
+
+def automatic_numbered() -> str:
+    """The control: the same classes, called by numbers."""
+    found = Experiment.read("automatic")
+    control = [setting for setting in found.groups if _NUMBERED in setting]
+    return "; ".join(
+        f"{setting}: not moved {found.mean(setting, 'not moved')}, automatic {found.mean(setting, 'automatic')}, "
+        f"with names {found.mean(setting.removesuffix(_NUMBERED), 'automatic')}"
+        for setting in control
     )
 
 
@@ -96,6 +119,8 @@ def defaults_reasons() -> str:
 
 
 WORDS: dict[str, Callable[..., Any]] = {
+    "automatic": automatic,
+    "automatic_numbered": automatic_numbered,
     "automatic_table": automatic_table,
     "automatic_verdict": automatic_verdict,
     "defaults_table": defaults_table,

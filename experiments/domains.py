@@ -77,19 +77,25 @@ TEST = [
     *("fashion → negatives", "fashion → turned by 30°", "KMNIST → faint and noisy"),
     *("letters A to J → bold", "tweets, 2013 to 2014 → 2015 to 2016"),
 ]
+NUMBERED = ", classes as numbers"
 _LOGARITHMS = {"countries, before 1970 → after 1990": ["pop", "gdpPercap"]}
 
 
 def kind_of(pair: str) -> str:
     """table, image or text."""
-    if pair in IMAGES or pair.startswith("digits"):
+    if pair.removesuffix(NUMBERED) in IMAGES or pair.startswith("digits"):
         return "image"
     return "text" if pair.startswith(("tweets", "reviews")) else "table"
 
 
 @functools.cache
 def pools(pair: str) -> tuple[Pool, Pool]:
-    """All samples of both sides."""
+    """All samples of both sides; with ``NUMBERED`` behind the pair, its classes as numbers."""
+    if pair.endswith(NUMBERED):
+        first, last = pools(pair.removesuffix(NUMBERED))
+        names = np.unique(first[1])
+        (x, y), (xt, yt) = ((x, np.searchsorted(names, y).astype(str)) for x, y in (first, last))
+        return (x, y), (xt, yt)
     if pair in TABLES:
         return _by_column(pair)
     if pair in HALVES:
@@ -164,7 +170,8 @@ def _halves(name: str, column: str) -> tuple[Pool, Pool]:
         frame, label = _frame("DAAG", name), "yesno"
     else:
         sets = importlib.import_module("sklearn.datasets")
-        frame, label = getattr(sets, f"load_{name}")(as_frame=True).frame, "target"
+        data, label = getattr(sets, f"load_{name}")(as_frame=True), "target"
+        frame = data.frame.assign(target=data.target_names[data.target])
     low = frame[column] <= frame[column].median()
     return _numbers(frame[low], label), _numbers(frame[~low], label)
 
@@ -200,13 +207,14 @@ def _hospitals() -> tuple[Pool, Pool]:
 
 
 def _images(name: str, side: int, classes: int) -> tuple[torch.Tensor, np.ndarray]:
-    """Images of a side, from 0 to 1; digits of scikit-learn are part of it."""
+    """Images of a side, from 0 to 1, and their class names; digits of scikit-learn are part of it."""
     if name == "digits":
         found = importlib.import_module("sklearn.datasets").load_digits()
-        x, y = torch.tensor(found.images / 16), found.target
+        x, y, names = torch.tensor(found.images / 16), found.target, range(10)
     else:
         data = ad.datasets.load(name, split="test")
         x, y = data.samples.double().reshape(len(data), *data.sample_shape), data.y.numpy()
+        names = data.classes
     x, y = x[torch.tensor(y < classes)], y[y < classes]
     if x.shape[-1] != side:
         if x.shape[-1] == 16 and side == 14:
@@ -214,7 +222,7 @@ def _images(name: str, side: int, classes: int) -> tuple[torch.Tensor, np.ndarra
         elif x.shape[-1] == 28 and side == 8:
             x = x[:, 2:-2, 2:-2]
         x = functional.interpolate(x[:, None], (side, side), mode="area")[:, 0]
-    return x / float(x.max()), y
+    return x / float(x.max()), np.array(list(map(str, names)))[y]
 
 
 def _pictures(first: str, last: str, change: str, side: int, classes: int) -> tuple[Pool, Pool]:
@@ -224,7 +232,7 @@ def _pictures(first: str, last: str, change: str, side: int, classes: int) -> tu
         half = len(a[1]) // 2
         a, b = (a[0][:half], a[1][:half]), (b[0][half:], b[1][half:])
     x = _changed(b[0], change)
-    return (a[0].flatten(1).numpy(), a[1].astype(str)), (x.flatten(1).numpy(), b[1].astype(str))
+    return (a[0].flatten(1).numpy(), a[1]), (x.flatten(1).numpy(), b[1])
 
 
 def _changed(x: torch.Tensor, change: str) -> torch.Tensor:
@@ -246,8 +254,8 @@ def _changed(x: torch.Tensor, change: str) -> torch.Tensor:
 def _writers() -> tuple[Pool, Pool]:
     """Digits of scikit-learn are in the order of their writers."""
     x, y = _images("digits", 8, 10)
-    pixels, names, half = x.flatten(1).numpy(), y.astype(str), len(y) // 2
-    return (pixels[:half], names[:half]), (pixels[half:], names[half:])
+    pixels, half = x.flatten(1).numpy(), len(y) // 2
+    return (pixels[:half], y[:half]), (pixels[half:], y[half:])
 
 
 def _reviews() -> tuple[Pool, Pool]:
