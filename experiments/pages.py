@@ -8,12 +8,12 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+import automatic_tables
 import compare_tables
 import imbalanced_tables
 import interval_tables
 import numpy as np
 import sliced_tables
-import suggested_tables
 from tables import NOT_RUN, Experiment, benchmark, markdown, mean_and_interval
 
 from advect.apps.label_methods import wilson
@@ -648,6 +648,6 @@ WORDS: dict[str, Callable[..., Any]] = {
     **compare_tables.WORDS,
     **imbalanced_tables.WORDS,
     **sliced_tables.WORDS,
-    **suggested_tables.WORDS,
+    **automatic_tables.WORDS,
     **interval_tables.WORDS,
 }

@@ -109,7 +109,7 @@ SMALL |= {"FLOW_SAMPLES": 60, "FLOW_STEPS": 2, "UPDATES": 3, "UPDATES_TO_CHOOSE"
 @pytest.mark.parametrize(
     "name",
     ["clusterers", "maps", "objective", "supervised", "held_out", "unsupervised", "soft_labels",
-     "imbalanced", "kshot_pixels", "kshot_features"],
+     "imbalanced", "automatic", "kshot_pixels", "kshot_features"],
 )  # fmt: skip
 def test_cells_run(name, evidence, monkeypatch, few_images):
     module, shared = evidence.load(name), importlib.import_module("kshot")
