@@ -26,7 +26,6 @@ wordllama tokenizers safetensors``."""
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import Any
 
@@ -95,15 +94,12 @@ def run(pair: str, seed: int) -> dict[str, Any]:
         "class means": lambda: by_class(x, y, xt, yt, spread=False),
         "class covariances": lambda: by_class(x, y, xt, yt, spread=True),
     }
-    parts = ("logistic regression", "forest", "seconds")
-    found: dict[str, Any] = {"p": p, "accuracies": {}} | {part: {} for part in parts}
+    parts = ("accuracies", "logistic regression", "forest")
+    found: dict[str, Any] = {"p": p, **{part: {} for part in parts}}
     for way, moved in ways.items():
-        begun = time.process_time()
-        end = moved()
-        found["seconds"][way] = time.process_time() - begun
-        read(found, way, (end, y), fresh, seed)
+        read(found, way, (moved(), y), fresh, seed)
     beyond = "automatic" if p <= LEVEL else "not moved"
-    for part in ("accuracies", "logistic regression", "forest"):
+    for part in parts:
         found[part]["automatic beyond noise"] = found[part][beyond]
     read(found, "target's labels only", (xt, yt), fresh, seed)
     raw, new = (plain[0], plain[2]) if kind == "image" else by_source(plain[0], plain[2])
