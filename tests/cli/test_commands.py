@@ -349,3 +349,13 @@ def test_help_all_lists_parameters_of_objects(cli):
     code, out, _ = cli("flow", "--help-all")
     assert code == 0 and "--integrator.beta1" in out and "--checkpoint-every" in out
     assert main(["flow", "--help"]) == 0
+
+
+def test_distance_draws_what_fits(cli, monkeypatch):
+    monkeypatch.setattr("advect.transport.distance.MAX_PAIRS", 1600)
+    big = "toy:gaussians", "toy:moons"
+    code, out, err = cli("distance", *big, "--json")
+    sizes = json.loads(out)["n_samples"]  # each class is rounded
+    assert code == 0 and all(38 <= size <= 42 for size in sizes) and "stratified" in err
+    _, out, err = cli("distance", *big, "--json", "--max-samples", 60)
+    assert json.loads(out)["n_samples"] == [60, 60] and "stratified" not in err

@@ -97,7 +97,7 @@ class _Features(Dynamics):
         """Which columns are held fixed, (d,)."""
         names, fixed = rho.columns or (), torch.ones(rho.dim, dtype=torch.bool)
         for column in self.columns or ():
-            at = names.index(str(column)) if str(column) in names else column
+            at: Any = names.index(str(column)) if str(column) in names else column
             refuse_if(
                 not isinstance(at, int) or not 0 <= at < rho.dim,
                 f"columns must be names of features, or positions below {rho.dim}",

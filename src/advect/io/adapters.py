@@ -97,7 +97,7 @@ def frame_fields(
     content = table_content(where, table, roles, categories=categories, **options)
     content, rows = without_missing(content, missing)
     if labels:
-        labels["y"] = np.array(labels["y"], object)[rows].tolist()
+        labels["y"] = [labels["y"][row] for row in np.arange(len(table))[rows].tolist()]
     if content.table is not None and type(label) is str:
         content.table = replace(content.table, label=label)
     if content.probabilities is not None:

@@ -151,7 +151,9 @@ def without_missing(content: Content, missing: str | None) -> tuple[Content, np.
         columns = columns and (*columns, *(f"{name} missing" for name in columns))
     parts = {name: getattr(content, name) for name in _BY_ROW}
     parts = {
-        name: np.array(part, object)[rows].tolist() if type(part) is list else part[rows]
+        name: [part[row] for row in np.arange(len(part))[rows].tolist()]
+        if type(part) is list
+        else part[rows]
         for name, part in parts.items()
         if part is not None
     }
