@@ -14,8 +14,7 @@ tilted = np.array([np.roll(image, 2, axis=1) for image in x.reshape(-1, 8, 8)]).
 
 def accuracy(rows: slice, **settings: float) -> float:
     """Train on the moved source, test on samples of the target domain."""
-    transport = ad.DatasetTransport(**settings)
-    transport.fit(x[source], y[source], tilted[target], y[target])
+    transport = ad.DatasetTransport(**settings).fit(x[source], y[source], tilted[target], y[target])
     model = LogisticRegression(max_iter=2000).fit(transport.transform(x[source]), y[source])
     return model.score(tilted[rows], y[rows])
 

@@ -75,6 +75,7 @@ def _assigned(squared: np.ndarray) -> np.ndarray:
     from scipy.optimize import linear_sum_assignment
 
     # Costs are nonnegative, and any number of classes on either side is allowed.
+    # The Hungarian method: the permutation of least total cost.
     table = np.zeros_like(squared)
     table[linear_sum_assignment(squared)] = 1.0
     return table
