@@ -3,7 +3,7 @@ Two folders of images
 =====================
 
 One folder for each class on each side: how far are they, and what does the one look like as the
-other? The whole way from PNG files to PNG files. For your own image folders change two paths.
+other? For your own image folders change two paths.
 """
 
 # %%
@@ -12,12 +12,18 @@ other? The whole way from PNG files to PNG files. For your own image folders cha
 import tempfile
 from pathlib import Path
 
+from PIL import Image
+
 import advect as ad
 from advect import viz
 
 here = Path(tempfile.mkdtemp())  # in earnest: a folder of yours
-ad.datasets.load("digits", n=150, balanced=True).save(here / "ours")
-ad.datasets.load("mnist", n=150, balanced=True).save(here / "theirs")
+for side, name in (("ours", "digits"), ("theirs", "mnist")):
+    data = ad.datasets.load(name, n=150, balanced=True)
+    for k, (pixels, label) in enumerate(zip(data.samples.numpy(), data.labels, strict=True)):
+        folder = here / side / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((255 * pixels).astype("uint8")).save(folder / f"{k}.png")
 
 ours, theirs = (ad.datasets.load(f"folder:{here / name}") for name in ("ours", "theirs"))
 space = ad.FeatureSpace.fit(ours, theirs, size=16)  # one size, one number of colours
@@ -37,9 +43,6 @@ result = ad.flow(
     n_steps=10,
     callbacks=[ad.Recorder()],
 )
-result.dataset.save(here / "moved")
-files = sum(1 for _ in (here / "moved").rglob("*.png"))
-print(
-    f"OTDD after the flow {ad.otdd(result.dataset, b, cost=cost).value:.2f}, {files} files written"
-)
+result.dataset.save(here / "moved.npz")
+print(f"OTDD after the flow {ad.otdd(result.dataset, b, cost=cost).value:.2f}")
 figure = viz.image_grid(result, rows=6, columns=6)

@@ -66,7 +66,7 @@ def list_names(*, talk: Talk = TALK) -> None:
 
 
 def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
-    """Write a dataset to a file: .npz, .csv, .tsv, .parquet, or a folder of PNG images without a suffix.
+    """Write a dataset to a file: .npz, .csv, .tsv or .parquet.
 
     Args:
         reference: What to read, such as a file or a frame of a run (run:directory@-1).
