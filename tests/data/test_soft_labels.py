@@ -117,10 +117,6 @@ def test_tables_of_others(tmp_path):
 
 
 def test_where_there_is_no_place_for_them(tmp_path):
-    images = ad.LabeledDataset(torch.zeros(4, 3, 3), probabilities=P)
-    with pytest.raises(ad.InputError, match="soft labels"):
-        images.save(tmp_path / "images")
-    assert not (tmp_path / "images").exists()
     odd = DATA.replace(classes=(("a", 1), "b", "c"))
     with pytest.raises(ad.InputError, match="class names"):
         odd.save(tmp_path / "odd.csv")

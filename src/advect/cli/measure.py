@@ -66,7 +66,7 @@ def list_names(*, output: Print = PRINT) -> None:
 
 
 def convert(reference: str, *, out: Out, run: Run = RUN) -> None:
-    """Write a dataset to a file (.npz, .csv, .tsv, .parquet), or without a suffix to a folder of PNG images.
+    """Write a dataset to a file: .npz, .csv, .tsv or .parquet.
 
     Args:
         reference: The dataset to read, such as a file or a frame of a run (run:directory@-1).

@@ -109,7 +109,6 @@ class Session:
         """Load a dataset; options in the reference take precedence over those of the command."""
         import torch
 
-
         if self.timer.ident is None:  # from here on it may take long
             self.timer.start()
         read = self.read

@@ -16,16 +16,15 @@ from advect._util.checks import check_known, one_or_more, refuse_if
 from advect._util.progress import Progress
 from advect._util.result import Table as Facts
 from advect.data.coerce import ALL
-from advect.data.sampling import Draw, Subsets
+from advect.data.sampling import Subsets
 from advect.io.adapters import (
     NamedTensors,
     frame_fields,
     label_array,
-    source_fields,
     to_frame,
     torch_fields,
 )
-from advect.io.formats import Content, open_source, write
+from advect.io.formats import Content, write
 from advect.io.formats.table import grid_shape
 
 if TYPE_CHECKING:
@@ -131,48 +130,6 @@ class Conversions(Subsets):
             **frame_fields(frame, label, weights, categorical, probabilities, target, missing)
         )
 
-    @classmethod
-    def from_folder(
-        cls,
-        path: str | PathLike[str],
-        *,
-        labels: bool = True,
-        size: int | Sequence[int] | None = None,
-        channels: str | None = None,
-        fit: str = "pad",
-        on_error: str = "raise",
-        max_samples: int | None = None,
-        balanced: bool = False,
-        seed: int = 0,
-        progress: Progress = None,
-    ) -> Self:
-        """Images in a folder with one directory per class, scaled to 0 … 1.
-
-        Args:
-            path: the folder.
-            labels: False for images without classes.
-            size: side or (height, width) to resize to; by default all must have one size.
-            channels: ``"gray"`` or ``"rgb"`` to convert to; by default all must be of one kind.
-            fit: how images of other proportions get the size: ``"pad"`` adds black margins, ``"crop"``
-                cuts margins off, ``"stretch"`` changes the proportions.
-            on_error: ``"skip"`` leaves out files that cannot be read; a warning counts them.
-            max_samples: draw at most this many images, uniformly, before any is read.
-            balanced: draw equally many of each class.
-            seed: seed of the draw.
-            progress: as in ``from_torch``.
-
-        Example:
-            >>> import tempfile, advect as ad
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     _ = ad.datasets.load("digits", n=20).save(f"{folder}/digits")
-            ...     print(ad.LabeledDataset.from_folder(f"{folder}/digits", size=16))
-            LabeledDataset(n=20, sample_shape=(16, 16), classes=..., dtype=float32)
-        """
-        draw = Draw(max_samples=max_samples, balanced=balanced, seed=seed)
-        options = {"labels": labels, "size": size, "channels": channels}
-        source = open_source(path, "folder", **options, fit=fit, on_error=on_error)
-        return cls(**source_fields(source, draw, progress))
-
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """Copies of the features in their sample shape and of the labels by name.
 
@@ -240,8 +197,7 @@ class Conversions(Subsets):
         Args:
             path: its suffix gives the format. ``.npz`` keeps everything else; the tables
                 ``.parquet``, ``.csv`` and ``.tsv`` (the last two also with ``.gz``) need the same
-                options to be read again, and lose classes without samples. Without a suffix it is a
-                new folder of 8-bit PNG images, one directory per class.
+                options to be read again, and lose classes without samples.
             overwrite: whether to replace an existing file.
 
         Example:

@@ -1,9 +1,8 @@
-"""Folders of images, read and written by Pillow: one directory for each class."""
+"""Folders of images, read by Pillow: one directory for each class."""
 
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +14,6 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from advect._util.atomic import atomic_directory
 from advect._util.checks import check_known, check_sides, refuse_if
 from advect.errors import InputError
 from advect.io.formats.content import Content, class_names
@@ -27,7 +25,6 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", 
 _MOST_PIXELS = 1 << 26
 _GRAY, _COLOR = ("1", "L"), ("RGB", "P", "CMYK", "YCbCr", "LAB", "HSV")
 _ALPHA = ("RGBA", "LA", "PA", "RGBa", "La", "RGBX")
-_UNSAFE = re.compile(r'[%/\\:*?"<>|\x00-\x1f\x7f]|^[. ]|[. ]$')
 
 
 def read_folder(
@@ -129,39 +126,6 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
     what, remedy = "images must have 8 bits for each channel", "Convert it first."
     refuse_if(image.mode not in _GRAY + _COLOR, what, f"mode {image.mode} in {where}", remedy)
     return image.convert(mode or ("L" if image.mode in _GRAY else "RGB"))
-
-
-def write_folder(path: Path, content: Content) -> None:
-    """An 8-bit PNG for each sample, in the directory of its class."""
-    from PIL import Image
-
-    x, labels, weights = content.x, content.labels, content.weights
-    low, high = float(x.min()), float(x.max())
-    uneven = weights is not None and np.ptp(weights) > 1e-12 * np.max(np.abs(weights))
-    named = labels is not None and all(type(name) in (int, str) for name in labels)
-    needs = {
-        "images of shape (H, W) or (H, W, 1 or 3)": x.shape[3:] in ((), (1,), (3,)) and x.ndim > 2,
-        "a label for each image, whole numbers or text": named,
-        "no weights": not uneven,
-        "no soft labels": content.probabilities is None,
-        "no targets": content.targets is None,
-        "images with values from 0 to 1": low >= -1 and high <= 2,
-    }
-    got = f"shape {x.shape[1:]}, values from {low:g} to {high:g}"
-    for need, holds in needs.items():
-        refuse_if(not holds, f"a folder of images needs {need}", got, "Save as .npz.")
-    if low < 0 or high > 1:
-        share = float(((x < 0) | (x > 1)).mean())
-        text = f"{share:.2%} of the pixels lie outside 0 … 1 ({low:g} to {high:g}) and are clipped"
-        warnings.warn(text, stacklevel=5)
-    with atomic_directory(path) as temporary:
-        for row, label in enumerate(labels or ()):
-            name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", str(label))
-            directory = temporary / (name or "%")
-            directory.mkdir(exist_ok=True)
-            pixels = np.round(x[row].clip(0, 1) * 255).astype(np.uint8)
-            image = Image.fromarray(pixels[..., 0] if pixels.shape[2:] == (1,) else pixels)
-            image.save(directory / f"{row:0{len(str(len(x)))}}.png")
 
 
 def _is_image(file: Path) -> bool:

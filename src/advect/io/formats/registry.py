@@ -29,7 +29,7 @@ _FORMATS = {
     "npy": Format("arrays.read_npy", None, (".npy",)),
     "csv": Format("tables.read_csv", "tables.write_csv", (".csv", ".csv.gz", ".tsv", ".tsv.gz")),
     "parquet": Format("tables.read_parquet", "tables.write_parquet", (".parquet",)),
-    "folder": Format("folder.read_folder", "folder.write_folder"),
+    "folder": Format("folder.read_folder"),
 }
 _ROLES = ("label", "weights", "columns", "target", "probabilities")  # options of tables
 _KINDS = {suffix: kind for kind, form in _FORMATS.items() for suffix in form.suffixes}
@@ -78,10 +78,10 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = False) -> None:
-    """Write samples atomically, in the format of the suffix; without one, a folder of images."""
+    """Write samples atomically, in the format of the suffix."""
     path = as_path(path)
     suffix, writers = _suffix(path), {s: _FORMATS[k].write for s, k in _KINDS.items()}
-    writers = {s: writer for s, writer in writers.items() if writer} | {"": "folder.write_folder"}
+    writers = {s: writer for s, writer in writers.items() if writer}
     check_known("suffix of a file to write", suffix, writers)
     try:
         if path.exists():
