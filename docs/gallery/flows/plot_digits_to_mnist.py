@@ -14,6 +14,14 @@ from advect import viz
 digits, mnist = (ad.datasets.load(name, n=200, balanced=True) for name in ("digits", "mnist"))
 source, target = ad.harmonize(digits, mnist, size=16)  # one size, values from 0 to 1
 
+# %%
+# ``ad.suggest`` chooses settings from the data, each with a reason.
+
+print(ad.suggest(source, target))
+
+# %%
+# The settings of this flow are given explicitly.
+
 result = ad.flow(
     source,
     ad.OTDD(target),
