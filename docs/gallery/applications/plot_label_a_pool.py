@@ -25,7 +25,7 @@ right = (made.dataset.y == digits.y).numpy()
 print(made)
 low, high = made.calibration.interval
 print(f"right: {right.mean():.1%} of {len(right)}; it expects {low:.0%} to {high:.0%}")
-sure = made.confident(0.9)
+sure = made.dataset.subset(made.confidence >= 0.9)
 wrong = len(sure) - int(right[made.probabilities.max(1) >= 0.9].sum())
 print(
     f"{len(sure)} labels are at least 90 % sure, {wrong} of them wrong; ask next about samples {made.unsure(5)}"

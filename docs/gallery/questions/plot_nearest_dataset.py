@@ -40,4 +40,5 @@ print(found)
 
 vectors = index.vectors()
 print(f"{len(index.names)} datasets as vectors of {vectors.shape[1]} numbers")
-figure = index.figures()["Distances"]
+points = torch.from_numpy(vectors)
+figure = ad.viz.pairwise(torch.cdist(points, points).numpy(), index.names)

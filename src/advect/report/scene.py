@@ -141,9 +141,8 @@ def _heat(title: str, table: ClassTable, caption: str) -> Table:
 def _charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
     """The objective with its terms, and each metric."""
     whole = {"objective": _objective(story, frames), **story.terms}
-    found = [_chart("Objective", whole, ink=True)]
-    found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
-    return found
+    metrics = [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
+    return [_chart("Objective", whole, ink=True), *metrics]
 
 
 def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dict[str, Any]:
