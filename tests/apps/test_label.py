@@ -85,7 +85,7 @@ def test_confidence_is_about_right_where_labels_are_uncertain():
     assert abs(made.confidence[given].mean() - right.mean()) < 0.1
     low, high = made.calibration.interval
     assert low <= right.mean() <= high
-    sure = made.confident(0.9)
+    sure = made.dataset.subset(made.confidence >= 0.9)
     assert set(sure.labels) <= set(data.classes)
     assert len(sure) == int((made.confidence >= 0.9).sum())
 
@@ -156,6 +156,3 @@ def test_what_is_refused():
     ):
         with pytest.raises(ad.InputError, match=message):
             ad.apps.label(*arguments, progress=False, **options)
-    made = ad.apps.label(partly(blobs(60, gap=0.5), 1), progress=False)
-    with pytest.raises(ad.InputError, match="probability"):
-        made.confident(1.5)

@@ -79,7 +79,7 @@ def test_proportions_of_images(tmp_path, fit):
     wide[5:15, 15:25] = 255
     (tmp_path / "a").mkdir()
     Image.fromarray(wide).save(tmp_path / "a" / "1.png")
-    read = ad.LabeledDataset.from_folder(tmp_path, size=40, fit=fit).samples[0]
+    read = ad.datasets.load(tmp_path, size=40, fit=fit).samples[0]
     data = ad.LabeledDataset(torch.from_numpy(wide)[None] / 255)
     space = FeatureSpace.fit(data, ad.LabeledDataset(torch.zeros(1, 40, 40)), fit=fit)
     for image in (read, space.apply(data).samples[0]):

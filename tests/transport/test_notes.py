@@ -149,13 +149,6 @@ class TestFlow:
         assert result.status == status and result.best.value == min(values)
         assert said in words(result.notes) and bool(said) == bool(result.notes)
 
-    @pytest.mark.parametrize(("last", "said"), [(-4.0, ""), (2.9, ""), (3.1, "from 1 to 3.1: the")])
-    def test_random_values_through_an_embedding_that_grow(self, last, said):
-        cost = ad.GroundCost(feature=ad.Embedding(lambda x: 1 * x))
-        result = ad.flow(A, ad.OTDD(B, cost=cost, solver=ad.MiniBatch(size=10)), n_steps=0)
-        grown = words(dataclasses.replace(result, values=[1.0, last]).notes)
-        assert said in grown and bool(said) == ("too long" in grown)
-
     @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
     def test_solver_that_did_not_converge(self):
         energy = ad.OTDD(B, solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3))

@@ -28,10 +28,6 @@ _CONTAINERS = (
 )
 
 
-class ScaleWarning(UserWarning):
-    """A computation will take long at this size; the message says how long, and what is faster."""
-
-
 def free_memory(device: torch.device | str | None = None) -> int:
     """Bytes that can be allocated now, on a GPU or in the system and its container."""
     if device is not None and str(device) != "cpu":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_known, check_number, refuse_if
+from advect._util.checks import check_count, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.apps.label_methods import (
@@ -109,19 +109,6 @@ class LabeledPool(Result):
         soft_labels = as_probabilities(self.probabilities, self.dataset.x)
         return self.dataset.replace(y=self.dataset.y, probabilities=soft_labels)
 
-    def confident(self, at_least: float = 0.9) -> LabeledDataset:
-        """The samples whose label has at least this probability, and those with known labels."""
-        within = 0 <= check_number("at_least", at_least) <= 1
-        refuse_if(not within, "at_least must be a probability", at_least, "Pass for instance 0.9.")
-        chosen = self.confidence >= at_least
-        refuse_if(
-            not chosen.any(),
-            f"no label has a probability of {at_least:g}",
-            f"at most {self.confidence.max():.3f}",
-            "Pass a smaller value.",
-        )
-        return self.dataset.subset(torch.as_tensor(chosen, device=self.dataset.x.device))
-
     def unsure(self, n: int = 20) -> np.ndarray:
         """Positions of up to n samples to label next, by the margin of the two most probable classes."""
         ordered = np.sort(self.probabilities, axis=1)
@@ -163,8 +150,8 @@ def label(
         >>> pool = ad.datasets.load("moons", n=300)
         >>> known = [label if row % 30 < 2 else None for row, label in enumerate(pool.labels)]
         >>> made = ad.apps.label(ad.LabeledDataset(pool.x, known))
-        >>> made.accuracy, made.method.method, len(made.confident(0.9)) <= 300
-        (1.0, 'propagate', True)
+        >>> made.accuracy, made.method.method, len(made)
+        (1.0, 'propagate', 300)
     """
     check_known("method", method, ("auto", *METHODS))
     seed = check_count("seed", seed, least=0)

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from advect.cli.options import OUTPUT, PRINT, WRITE, Print, Write
 from advect.cli.rundir import RunConfig, entry, open_run, read_json
-from advect.cli.session import Facts, Session, session, short_names
+from advect.cli.session import Facts, session, short_names
 from advect.errors import DamageWarning, InputError
 
 if TYPE_CHECKING:
@@ -94,24 +94,21 @@ def report(
     Example:
         advect report run
     """
+    from advect.report import Story
+
     with session(write) as running:
         directory = open_run(run)
         running.file("report", out)
         config = RunConfig.read(directory)
-        story = _story(config, directory, running)
+        ended = _ended(directory)
+        fields: dict[str, Any] = {
+            name: ended[name] for name in ("status", "message") if name in ended
+        }
+        fields |= {"diagnosis": ended["notes"], "cost": running.cost(config.settings.cost)}
+        story = dataclasses.replace(Story.of_run(directory), **fields)
         path = running.files.setdefault("report", directory / "report.html")
         write_page(story, config, directory, path)
         running.finish(Facts({"run": directory}))
-
-
-def _story(config: RunConfig, directory: Path, running: Session) -> Story:
-    """The content of the files of a run."""
-    from advect.report import Story
-
-    ended = _ended(directory)
-    fields: dict[str, Any] = {name: ended[name] for name in ("status", "message") if name in ended}
-    fields |= {"diagnosis": ended["notes"], "cost": running.cost(config.settings.cost)}
-    return dataclasses.replace(Story.of_run(directory), **fields)
 
 
 def write_page(

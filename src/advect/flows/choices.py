@@ -126,6 +126,7 @@ def suggest(
         advice.append(Advice(option, text, reason))
         return value
 
+    # Each choice may depend on those before it: the solver on the cost, the steps on the integrator.
     cost = GroundCost(label=choose("cost.label", label, suggest_label(first, last, dynamics)))
     weighed = (USE.label_weight, f"{USE.label_weight:g}", "keeps classes together on the way")
     if not cost.has_labels:

@@ -286,8 +286,6 @@ class FlowResult(Result):
         noisy = [functional.name] if functional.stochastic else []
         noisy += [type(integrator).__name__] if integrator.stochastic else []
         observations = transport_notes.of_noise(noisy)
-        if functional.stochastic and functional.curved:
-            observations += transport_notes.of_growth(self.values)
         if not noisy:
             sizes, terms = None, list(self.terms.values())
             # A term may be missing in some steps.

@@ -8,7 +8,6 @@ with P_ij = a_i b_j exp((f_i + g_j − C_ij)/ε). The steps are in ``advect.ot.i
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Self, cast
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from advect._util import defaults
 from advect._util.checks import check_count, check_positive
-from advect._util.memory import MemoryLimit, ScaleWarning, as_bytes, readable
+from advect._util.memory import MemoryLimit, as_bytes
 from advect.errors import ConvergenceWarning, InputError
 from advect.ot.cost import Cost, DenseCost, as_cost
 from advect.ot.divergence import Support
@@ -29,8 +28,6 @@ from advect.ot.solver import AnyCost, Mass, Potentials, Solution, Solver, Start,
 
 _LARGE = 2**26  # bytes of a matrix above which memory is limited
 _LEAST_TOL = 1e-12  # smallest tolerance of ``finer_tolerance``
-# approximate number of passes of a cold solve, and seconds above which a warning is issued
-_PASSES, _LONG = 60, 600.0
 _WIDE = torch.float64
 
 
@@ -134,8 +131,6 @@ class Sinkhorn(Solver):
         # Solve in the dtype of the data, then certify: value, error and convergence come from the
         # certificate alone.
         loop, scale = self._opened(cost, a, b, epsilon)
-        if start is None and loop.kernel.recomputes and cost.reports:
-            _warn_if_long(cost)
         tol = scale.tolerance(loop.kernel.dtype, cost.dtype) if self.tol is None else self.tol
         met = loop.solve(start, tol, self.max_iter)
         kernel, scalings = loop.kernel, (loop.u, loop.v)  # it may have continued in float64
@@ -269,28 +264,6 @@ def _stopped(loop: Iteration, tol: float) -> str:
         f"Sinkhorn stopped after {loop.n_iter} iterations with marginal error {loop.error:.2e} "
         f"instead of {tol:.2e}. Raise epsilon or max_iter, loosen tol, or use ExactOT."
     )
-
-
-def _warn_if_long(cost: Cost) -> None:
-    """Warn if each pass computes the costs again and a solve would take very long."""
-    n, m = cost.shape
-    size = n * m * cost.dtype.itemsize
-    if size < _LARGE:
-        return
-    block = next(cost.blocks())
-    cost.rows(block)
-    begun = time.perf_counter()
-    cost.rows(block)
-    seconds = (time.perf_counter() - begun) * n / (block.stop - block.start)
-    if _PASSES * seconds > _LONG:
-        warnings.warn(
-            f"a pass over the {n} × {m} costs takes about {seconds:.0f} s, and a solve about "
-            f"{_PASSES} of them: {_PASSES * seconds / 60:.0f} minutes. A memory_limit above "
-            f"{readable(1.1 * size)} keeps them in memory; fewer dimensions or a "
-            "near-linear method (MiniBatch, SlicedOTDD) take less.",
-            ScaleWarning,
-            stacklevel=3,
-        )
 
 
 def _check_init(init: Potentials, cost: Cost) -> Potentials:

@@ -10,7 +10,6 @@ import math
 import os
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +175,7 @@ class DatasetIndex(Result):
         is_line = name.strip() and "\n" not in name
         refuse_if(not is_line, "name must be one line of text", repr(name), "Choose another name.")
         refuse_if(
-            not overwrite and name in self,
+            not overwrite and name in self._entries,
             "the index has a dataset of this name",
             repr(name),
             "Choose another name, or pass overwrite=True.",
@@ -235,24 +234,8 @@ class DatasetIndex(Result):
         rows = [embedding.vector for embedding, _ in self._entries.values()]
         return np.stack(rows) if rows else np.zeros((0, self._slices.size))
 
-    def distances(self) -> np.ndarray:
-        """Distances between all embeddings, (N, N), in the order of ``names``."""
-        from scipy.spatial.distance import cdist
-
-        return cdist(self.vectors(), self.vectors())
-
-    def figures(self) -> dict[str, Any]:
-        """The distances between all datasets. Needs two datasets."""
-        if len(self) < 2:
-            return {}
-        viz = import_module("advect.viz")
-        return {"Distances": viz.pairwise(self.distances(), self.names)}
-
     def __len__(self) -> int:
         return len(self._entries)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
 
     def _summary(self) -> dict[str, Any]:
         shape = "×".join(map(str, self.space.sample_shape))

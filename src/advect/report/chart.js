@@ -1,6 +1,6 @@
 // A chart of curves over steps, with a mark at the current one.
 
-function drawChart(spec, { palette, colourOf, seek }) {
+function drawChart(spec, { palette, seek }) {
   const width = Math.max(280, spec.figure.clientWidth), height = 200, left = 52, right = 10, top = 28, low = 24;
   const all = spec.series.flatMap((s) => s.y.filter((v) => v !== null)), xs = spec.series.flatMap((s) => s.x);
   const scale = spec.log ? Math.log10 : (v) => v;
@@ -18,9 +18,8 @@ function drawChart(spec, { palette, colourOf, seek }) {
     picture.append(svg("line", { x1: left, x2: width - right, y1: py(value), y2: py(value), class: "rule" }), svg("text", { x: left - 6, y: py(value) + 4, "text-anchor": "end" }, format(value)));
   for (const value of ticks(x0, x1, 6).filter(Number.isInteger)) picture.append(svg("text", { x: px(value), y: height - 8, "text-anchor": "middle" }, value));
   picture.append(svg("line", { x1: left, x2: width - right, y1: height - low, y2: height - low, class: "axis" }));
-  const colour = (s, k) => {
+  const colour = (s) => {
     if (s.colour === null) return "var(--ink)";
-    if (spec.classes) return colourOf(k);
     return spec.series.length === 1 ? "var(--accent)" : palette[ground()][s.colour % 10];
   };
   spec.series.forEach((s, k) => {
@@ -31,25 +30,25 @@ function drawChart(spec, { palette, colourOf, seek }) {
       pen = "L";
     });
     const dash = Math.floor(k / 10) % 4;
-    picture.append(svg("path", { d: path, stroke: colour(s, k), "stroke-dasharray": ["none", "6 3", "2 3", "8 3 2 3"][dash] }));
+    picture.append(svg("path", { d: path, stroke: colour(s), "stroke-dasharray": ["none", "6 3", "2 3", "8 3 2 3"][dash] }));
   });
   const mark = svg("line", { class: "mark", y1: top - 4, y2: height - low }), reading = svg("text", { class: "reading", x: width - right, y: 14, "text-anchor": "end" });
   const dot = svg("circle", { r: 4, fill: "var(--accent)", visibility: "hidden" });
   picture.append(mark, dot, reading);
   const key = make("div", { className: "key" });
   if (spec.series.length > 1)
-    spec.series.forEach((s, k) => key.append(make("span", {}, make("i", { style: `background: ${colour(s, k)}` }), s.name)));
+    spec.series.forEach((s) => key.append(make("span", {}, make("i", { style: `background: ${colour(s)}` }), s.name)));
   spec.mark = (step) => {
     const x = px(Math.min(Math.max(step, x0), x1));
     mark.setAttribute("x1", x);
     mark.setAttribute("x2", x);
     const j = closest(lead.x, step);
-    if (!spec.classes && lead.y[j] !== null) {
+    if (lead.y[j] !== null) {
       dot.setAttribute("visibility", "visible");
       dot.setAttribute("cx", px(lead.x[j]));
       dot.setAttribute("cy", py(lead.y[j]));
     } else dot.setAttribute("visibility", "hidden");
-    reading.textContent = spec.classes ? `step ${format(step)}` : `${format(lead.y[j])} at step ${lead.x[j]}`;
+    reading.textContent = `${format(lead.y[j])} at step ${lead.x[j]}`;
   };
   picture.addEventListener("click", (event) => {
     const box = picture.getBoundingClientRect();

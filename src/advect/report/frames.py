@@ -113,14 +113,6 @@ class Frames:
         rows = self._labels if self.moving else self._labels[:1]
         return np.stack([codes_of(labels, self.names) for labels in rows])
 
-    def counts(self) -> dict[str, list[tuple[int, float]]]:
-        """Samples of each class at each shown frame."""
-        codes = self.codes
-        return {
-            str(name): list(zip(self.steps, (codes == code).sum(axis=1).tolist(), strict=True))
-            for code, name in enumerate(self.names)
-        }
-
     def packed(self) -> dict[str, object]:
         """Classes, their marks and the positions of the samples, for the player."""
         dark = [mark.colour for mark in class_marks(self.names, DARK).values()]

@@ -107,7 +107,7 @@ function embed() {
   else redraw();
 }
 function redraw() {
-  charts.forEach((spec) => drawChart(spec, { palette: page.palette, colourOf: flow.colourOf, seek }));
+  charts.forEach((spec) => drawChart(spec, { palette: page.palette, seek }));
   flow.repaint();
   show();
 }

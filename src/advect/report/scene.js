@@ -337,5 +337,5 @@ function scene(story, state, changed) {
     buildFilm();
     watchStage();
   }
-  return { start, draw, drawFilm, repaint, colourOf, rows: origin };
+  return { start, draw, drawFilm, repaint, rows: origin };
 }

@@ -139,13 +139,10 @@ def _heat(title: str, table: ClassTable, caption: str) -> Table:
 
 
 def _charts(story: Story, frames: Frames) -> list[dict[str, Any]]:
-    """The objective with its terms, each metric, and class counts if they change."""
+    """The objective with its terms, and each metric."""
     whole = {"objective": _objective(story, frames), **story.terms}
-    found = [_chart("Objective", whole, ink=True)]
-    found += [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
-    if frames.moving:
-        found.append({**_chart("Samples of each class", frames.counts()), "classes": True})
-    return found
+    metrics = [_chart(name, {name: curve}) for name, curve in story.metrics.items() if len(curve)]
+    return [_chart("Objective", whole, ink=True), *metrics]
 
 
 def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dict[str, Any]:
@@ -161,7 +158,7 @@ def _chart(title: str, curves: Mapping[str, Curve], *, ink: bool = False) -> dic
         series.append({"name": str(name), "x": steps, "y": values, "colour": colour})
     known = [value for line in series for value in line["y"] if value is not None]
     log = ink and bool(known) and min(known) > 0 and max(known) > 20 * min(known)
-    return {"title": str(title), "log": log, "series": series, "classes": False}
+    return {"title": str(title), "log": log, "series": series}
 
 
 def _objective(story: Story, frames: Frames) -> Curve:

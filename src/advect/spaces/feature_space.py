@@ -127,11 +127,11 @@ class FeatureSpace:
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         sets = source.to(dtype=dtype), target.to(dtype=dtype)
         steps, shape, names, reason = fit_steps(sets, size, channels, columns, scale, project, fit)
-        sides = (
+        first, second = (
             Side(data.sample_shape, data.columns, tuple(side), data.x.dtype, data.table)
             for data, side in zip((source, target), steps, strict=True)
         )
-        return cls(shape, names, dtype, *sides, reason)
+        return cls(shape, names, dtype, first, second, reason)
 
     def apply(self, data: Samples, side: str = "source") -> Samples:
         """Map samples of one side, old or new, to the common space.

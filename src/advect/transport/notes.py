@@ -27,7 +27,6 @@ _DOMINANT_OF_FEW, _FEW_COLUMNS = 0.99, 5
 _CLASS_CHANGE = 0.02  # mass: smaller differences of class proportions do not matter
 _MASS_LEFT, _MOST_MASS = 0.01, 0.5
 _MIXED = 0.2  # share of samples whose nearest neighbor is no longer of their class
-_GROWTH = 3.0  # times the first value: more than noise
 _MAX_ROWS, _MAX_NEIGHBORS, _MAX_NAMES = 2000, 600, 5
 
 
@@ -92,21 +91,6 @@ def of_noise(names: Sequence[str]) -> list[Note]:
     are = "is" if len(names) == 1 else "are"
     what = f"{' and '.join(names)} {are} random: values are noisy, and steps are not controlled."
     remedy = "Judge the result by a distance without noise: ad.otdd(result.dataset, target)."
-    return [Note(what, remedy)]
-
-
-def of_growth(values: Sequence[float]) -> list[Note]:
-    """Random values through an embedding that grew beyond noise: the steps are too long."""
-    if len(values) < 2 or not values[-1] > _GROWTH * abs(values[0]):
-        return []
-    what = (
-        f"The value grew from {values[0]:.3g} to {values[-1]:.3g}: the steps are too long for the "
-        "embedding."
-    )
-    remedy = (
-        "Use a smaller step_size, or a solver without random batches, so that steps are controlled; "
-        "or flow in the features: data.replace(x=network(data.samples))."
-    )
     return [Note(what, remedy)]
 
 

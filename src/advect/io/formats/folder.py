@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -152,11 +150,10 @@ def _find(path: Path, labels: bool) -> tuple[list[Path], list[Any]]:
     )
     texts = [entry.name for entry in directories]
     whole = text_labels(texts) is not str and not any(text.endswith(".0") for text in texts)
-    names: list[Any] = [int(t) if whole else "" if t == "%" else unquote(t) for t in texts]
-    by_name = dict(zip(names, directories, strict=True))
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    refuse_if(twice, "two directories are one class", f"{twice} in {path}", "Rename one.")
-    pairs = [(file, name) for name in class_names(names) for file in _images(by_name[name])]
+    by_name: dict[Any, Path] = dict(
+        zip(map(int, texts) if whole else texts, directories, strict=True)
+    )
+    pairs = [(file, name) for name in class_names(by_name) for file in _images(by_name[name])]
     return [file for file, _ in pairs], [name for _, name in pairs]
 
 

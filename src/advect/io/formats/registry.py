@@ -80,8 +80,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = False) -> None:
     """Write samples atomically, in the format of the suffix."""
     path = as_path(path)
-    suffix, writers = _suffix(path), {s: _FORMATS[k].write for s, k in _KINDS.items()}
-    writers = {s: writer for s, writer in writers.items() if writer}
+    suffix = _suffix(path)
+    writers = {s: writer for s, kind in _KINDS.items() if (writer := _FORMATS[kind].write)}
     check_known("suffix of a file to write", suffix, writers)
     try:
         if path.exists():
