@@ -28,6 +28,10 @@ _CONTAINERS = (
 )
 
 
+class ScaleWarning(UserWarning):
+    """A computation will take long at this size."""
+
+
 def free_memory(device: torch.device | str | None = None) -> int:
     """Bytes that can be allocated now, on a GPU or in the system and its container."""
     if device is not None and str(device) != "cpu":
