@@ -58,7 +58,7 @@ def refusal(label, feature, solver, dynamics):
     if joint and "transport" in label:
         return "compares samples, not Gaussian laws"
     if joint and feature == "embedding" and label != "no labels":
-        return "an Embedding carries samples"
+        return "an Embedding maps samples"
     return None
 
 

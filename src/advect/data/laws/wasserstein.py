@@ -24,8 +24,8 @@ from advect.errors import InputError
 Pair = tuple[int, int]
 
 _FEW_PAIRS = 4096  # of points, whose distances are taken from differences
-# rows of factors whose products are decomposed in one batch; with a gradient that is exact
-SMALL_FACTORS, _SMALL_EXACT = 64, 32
+# rows of factors whose products are decomposed in one batch, without a gradient and with one
+_SMALL_VALUES, SMALL_FACTORS = 64, 32
 _FEW_ROWS = 8  # of products whose singular values are as cheap by the SVD
 _BATCH_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
@@ -99,8 +99,7 @@ def nuclear_norms(
     norms: Any
     moves = torch.is_grad_enabled() and (a.rows.requires_grad or b.rows.requires_grad)
     allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
-    exact = moves and allowed is None
-    if max(*a.sizes, *b.sizes) <= (_SMALL_EXACT if exact else SMALL_FACTORS):
+    if max(*a.sizes, *b.sizes) <= (SMALL_FACTORS if moves else _SMALL_VALUES):
         # Factors are padded with rows of zeros, which add singular values 0.
         left, right = a.padded(), b.padded()
         # Products of all pairs of many laws need far more memory than their distances.
