@@ -62,7 +62,9 @@ def test_turned_features_change_nothing():
     inside = ad.apps.repurpose(head, REFERENCE, FAR, **QUICK, encoder=body)
     assert inside.predictions == plain.predictions == FAR.labels
     turn = chain()[0][0].turn.detach()
-    assert torch.allclose(inside.flowed.x, plain.flowed.x @ turn, atol=1e-3)
+    # A flow solves to a marginal error of 1e-3: particles are off by this share of the extent.
+    extent = float((plain.flowed.x.amax(dim=0) - plain.flowed.x.amin(dim=0)).norm())
+    assert torch.allclose(inside.flowed.x, plain.flowed.x @ turn, rtol=0, atol=1e-3 * extent)
     fresh = clusters(0.4 * MEANS.flip(1) + 30.0, seed=7, names="abc", spread=0.2)
     assert inside.predict(fresh) == plain.predict(fresh)
     assert inside.predict(fresh.x.numpy(), "posterior") == fresh.labels

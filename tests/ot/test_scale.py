@@ -175,7 +175,7 @@ def test_a_limit_is_kept(limit):
     assert (held.most < 1.5 * cost.nbytes) == (limit is not None)
 
 
-@pytest.mark.parametrize(("room", "used"), [(0.5, 0.3), (1, 0.8), (3, 1.8), (6, 3.5)])
+@pytest.mark.parametrize(("room", "used"), [(0.5, 0.2), (1, 0.8), (3, 1.8), (6, 3.5)])
 def test_a_distance_holds_no_more_than_its_limit_and_makes_use_of_it(room, used):
     """In matrices; all three, with what a solve takes beside them, are kept from six on."""
     source, target, matrix = labeled(400, 0), labeled(350, 1, shift=0.7), 400 * 400 * 4

@@ -56,7 +56,7 @@ def refusal(label, feature, solver, dynamics):
     """The true reason why a combination cannot be, with its remedy; None if it must run."""
     joint = dynamics.startswith("jd")
     if joint and "transport" in label:
-        return "compares samples, not Gaussian laws"
+        return "not Gaussian laws"
     if joint and feature == "embedding" and label != "no labels":
         return "an Embedding maps samples"
     return None

@@ -194,8 +194,8 @@ class Balanced:
 
         ``column`` is Kᵀ(a u), and ``product`` is K(b v) of the last match of the rows.
         """
-        residual = self.b - self.b * v * column
-        return residual, float(residual.abs().sum())
+        residual = torch.addcmul(self.b, self.b * v, column, value=-1)
+        return residual, float(torch.linalg.vector_norm(residual, 1))
 
     def curvature(self, residual: Tensor, u: Tensor, v: Tensor) -> Potentials:
         """The diagonal of the Newton matrix S, and the weights between K and its transpose."""

@@ -116,17 +116,25 @@ class Iteration:
     def _anneal(self, max_iter: int, ratio: float = _ANNEALING_RATIO) -> None:
         """Solve loosely for a decreasing sequence of epsilons, for a good start at the last."""
         # At an epsilon of the size of the costs every start is near the solution. Each level ends
-        # with potentials that are near those of the next.
-        final, g = self.epsilon, torch.zeros_like(self.marginals.b64)
+        # with potentials that are near those of the next. Where rows are matched exactly, each has an
+        # entry P_ij ≥ a_i b_j, so the kernel at a smaller epsilon has an entry ≥ 1 in each row: no log
+        # step is needed, unless the largest entries overflow (``_run``).
+        final, f, g = self.epsilon, *map(torch.zeros_like, (self.marginals.a64, self.marginals.b64))
         self.epsilon = max(self.kernel.extremes[1], final)
         while True:
-            self._log_step(g, last=self.epsilon == final)
+            last = self.epsilon == final
+            if math.isfinite(self.marginals.rho):
+                self._log_step(g, last=last)
+            else:
+                self.start(f, g, last=last)
+                self._match_rows()
+                self._match_columns()
             self.n_iter += 1
-            if self.epsilon == final:
+            if last:
                 return
             if self.n_iter < max_iter:
                 self._run(_ANNEALING_TOL, min(self.n_iter + _ANNEALING_ITERATIONS, max_iter))
-            g = self.potentials()[1]
+            f, g = self.potentials()
             self.epsilon = max(self.epsilon * ratio, final)
 
     def _run(self, tol: float, max_iter: int) -> bool:
@@ -135,11 +143,8 @@ class Iteration:
         previous = math.inf
         while True:
             self.n_iter += 1
-            marginals, column = self.marginals, self.column
-            if column is None:
-                column = self.kernel.transposed(marginals.a * self.u)
             previous = self.error if math.isfinite(self.error) else previous
-            residual, self.error = marginals.residual(self.v, column, self.product)
+            residual, self.error = self.marginals.residual(self.v, self._columns(), self.product)
             if self.error <= tol or self.n_iter >= max_iter:
                 return self.error <= tol
             if not math.isfinite(self.error):
@@ -148,7 +153,7 @@ class Iteration:
                 continue
             if self.error > _NEAR and self.error < 0.8 * previous:
                 # the best g for the current f, then the best f
-                self.v = marginals.column_scaling(column, self.v)
+                self._match_columns()
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has underflowed for some group of points
@@ -171,6 +176,16 @@ class Iteration:
         else:
             self.product, self.column = self.kernel.times(weight), None
         self.u = marginals.row_scaling(self.product)
+
+    def _columns(self) -> Tensor:
+        """Kᵀ(a u)."""
+        if self.column is None:
+            self.column = self.kernel.transposed(self.marginals.a * self.u)
+        return self.column
+
+    def _match_columns(self) -> None:
+        """The best g for the current f."""
+        self.v = self.marginals.column_scaling(self._columns(), self.v)
 
     def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
         """A damped Newton step on g ↦ max_f dual(f, g); False if it does not ascend."""
@@ -219,7 +234,9 @@ class Iteration:
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = float(rest @ scaled)
-        for _ in range(_CG_ITERATIONS):
+        # A direct solve takes about as long as n/8 iterations.
+        small = len(residual) <= _DIRECT_SIZE
+        for _ in range(len(residual) // 8 if small else _CG_ITERATIONS):
             _, image = self.kernel.sweep(weight * search, lambda part, rows: weights[rows] * part)
             image = diagonal * search - weight * image
             self.n_iter += 1
@@ -234,9 +251,7 @@ class Iteration:
             scaled = rest / diagonal
             product, last = float(rest @ scaled), product
             search = scaled.add(search, alpha=product / last)
-        if len(residual) > _DIRECT_SIZE:
-            return solution
-        return self._solve_directly(residual, diagonal, weights)
+        return self._solve_directly(residual, diagonal, weights) if small else solution
 
     def _solve_directly(self, residual: Tensor, diagonal: Tensor, weights: Tensor) -> Tensor:
         """Solve S δ = residual in float64. The shift regularises the null space of S, the constants."""

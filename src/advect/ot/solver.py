@@ -27,6 +27,7 @@ AnyCost = Cost | Tensor
 _NEAR = 1e-3  # share of the mean cost above which measures count as different
 Potentials = tuple[Tensor, Tensor]
 Start = Potentials | None  # initial potentials
+_ROUNDING = 1e-15  # of the value between two measures: a smaller divergence is rounding
 RESOLVED = 0.01  # largest error of a divergence, as a share of it
 
 
@@ -173,6 +174,8 @@ class Divergence:
     def __post_init__(self) -> None:
         solutions = self.cross, self.source, self.target
         signed = self.cross.value - (self.source.value + self.target.value) / 2
+        if abs(signed) <= _ROUNDING * abs(self.cross.value):
+            signed = 0.0
         value = signed if math.isnan(signed) else max(0.0, signed)
         cross, source, target = (part.value_error for part in solutions)
         error = cross + (source + target) / 2 + self.cost_error

@@ -24,8 +24,7 @@ from advect.errors import InputError
 Pair = tuple[int, int]
 
 _FEW_PAIRS = 4096  # of points, whose distances are taken from differences
-# rows of factors whose products are decomposed in one batch, without a gradient and with one
-_SMALL_VALUES, SMALL_FACTORS = 64, 32
+SMALL_FACTORS = 64  # rows of factors whose products are decomposed in one batch
 _FEW_ROWS = 8  # of products whose singular values are as cheap by the SVD
 _BATCH_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
@@ -97,9 +96,8 @@ def nuclear_norms(
     if a is b:
         wanted = wanted.triu(diagonal=1)
     norms: Any
-    moves = torch.is_grad_enabled() and (a.rows.requires_grad or b.rows.requires_grad)
     allowed = None if upper is None or rtol == 0 else (rtol, upper.detach())
-    if max(*a.sizes, *b.sizes) <= (SMALL_FACTORS if moves else _SMALL_VALUES):
+    if max(*a.sizes, *b.sizes) <= SMALL_FACTORS:
         # Factors are padded with rows of zeros, which add singular values 0.
         left, right = a.padded(), b.padded()
         # Products of all pairs of many laws need far more memory than their distances.
@@ -133,23 +131,30 @@ class _SmallNorms(torch.autograd.Function):
         ctx.save_for_backward(a, wanted, b)
         ctx.factors, ctx.exact = None, allowed is None
         norms = a.new_zeros(wanted.shape)
-        moves, rows = any(ctx.needs_input_grad), max(a.shape[1], b.shape[1])
+        keep, rows = keep and any(ctx.needs_input_grad), max(a.shape[1], b.shape[1])
         if allowed is not None and rows > _FEW_ROWS:
-            # By squares of products in float32, where that is precise enough: see ``_LargeNorms``.
-            products = torch.einsum("ird,jsd->ijrs", a.float(), b.float())[wanted].double()
-            singular = torch.linalg.eigvalsh(products @ products.mT).clamp_min(0).sqrt()
+            # By squares of products, in float32 without a gradient, where that is precise enough:
+            # see ``_LargeNorms``.
+            narrow = (a, b) if keep else (a.float(), b.float())
+            products = torch.einsum("ird,jsd->ijrs", *narrow)[wanted].double()
+            if keep:
+                ctx.factors, singular = _polar_factors(products, a, wanted, b, by_squares=True)
+                rounding = 0.0
+            else:
+                singular = torch.linalg.eigvalsh(products @ products.mT).clamp_min(0).sqrt()
+                lengths = [torch.linalg.vector_norm(part, dim=(1, 2)) for part in (a, b)]
+                rounding = _SINGLE * (lengths[0][:, None] * lengths[1])[wanted]
             norms[wanted] = singular.sum(dim=1)
-            lengths = [torch.linalg.vector_norm(part, dim=(1, 2)) for part in (a, b)]
-            error = _squares_error(singular, sum(products.shape[1:]))
-            error = error + _SINGLE * (lengths[0][:, None] * lengths[1])[wanted]
+            error = _squares_error(singular, sum(products.shape[1:])) + rounding
             slack = allowed[0] * (allowed[1] - 2 * norms)[wanted]
             wanted = wanted.masked_scatter(wanted, ~(2 * error <= slack))
             if not bool(wanted.any()):
                 return norms
             keep = False
         products = torch.einsum("ird,jsd->ijrs", a, b)[wanted]
-        if keep and moves:
-            ctx.factors, norms[wanted] = _polar_factors(products, a, wanted, b)
+        if keep:
+            ctx.factors, singular = _polar_factors(products, a, wanted, b)
+            norms[wanted] = singular.sum(dim=1)
         elif products.shape[1:] == (2, 2):  # s_1 + s_2 = √(s_1² + s_2² + 2 s_1 s_2)
             squares = products.square().sum(dim=(1, 2))
             norms[wanted] = (squares + 2 * torch.linalg.det(products).abs()).sqrt()
@@ -181,12 +186,12 @@ def _polar_factors(
     *,
     by_squares: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """U Vᵀ and Σ s of products K = A_i B_jᵀ = U diag(s) Vᵀ, (p, r, s) and (p,). Directions with s
+    """U Vᵀ and s of products K = A_i B_jᵀ = U diag(s) Vᵀ, (p, r, s) and (p, r). Directions with s
     below rounding contribute nothing to U Vᵀ: there the norm has a kink, and 0 is a subgradient."""
     lengths = torch.linalg.vector_norm(a, dim=(1, 2))[:, None]
     least = _ROUNDING * (lengths * torch.linalg.vector_norm(b, dim=(1, 2)))[wanted]
     if not products.numel():
-        return products, products.new_zeros(len(products))
+        return products, products.new_zeros(len(products), 1)
     if products.shape[1:] == (2, 2):
         # s_1 ± s_2 are the lengths of K ± cof K, and U Vᵀ = (K ± cof K)/(s_1 + s_2) by the sign of det K.
         cofactors = products.flip(1, 2) * products.new_tensor([[1, -1], [-1, 1]])
@@ -196,16 +201,16 @@ def _polar_factors(
         least = torch.maximum(2 * least, 1e-12 * norms)
         side = torch.where(norms - gap > least, torch.sign(signed[0] - signed[1]), 0)
         scale = torch.where(norms > least, 1 / torch.where(norms > 0, norms, 1), 0)
-        return (products + side[:, None, None] * cofactors) * scale[:, None, None], norms
+        return (products + side[:, None, None] * cofactors) * scale[:, None, None], norms[:, None]
     if not by_squares:
         left, singular, right = torch.linalg.svd(products, full_matrices=False)
         least = torch.maximum(least, 1e-12 * singular[:, 0])
-        return (left * (singular > least[:, None])[:, None, :]) @ right, singular.sum(dim=1)
+        return (left * (singular > least[:, None])[:, None, :]) @ right, singular
     # By eigenvectors of K Kᵀ, in half the time, where they are precise enough (see ``_polar``).
     left = torch.linalg.eigh(products @ products.mT)[1]
     right = left.mT @ products  # rows s_i v_iᵀ
     singular = torch.linalg.vector_norm(right, dim=2)
-    top, norms = singular.amax(dim=1), singular.sum(dim=1)
+    top = singular.amax(dim=1)
     least = torch.maximum(least, 1e-12 * top)[:, None]
     large = singular > torch.maximum(1e-6 * top[:, None], least)
     scale = torch.where(large, 1 / torch.where(large, singular, 1), 0)
@@ -213,8 +218,9 @@ def _polar_factors(
     coarse = ((singular > least) & ~large).any(dim=1)
     if bool(coarse.any()):
         pairs = wanted.masked_scatter(wanted, coarse)
-        factors[coarse], norms[coarse] = _polar_factors(products[coarse], a, pairs, b)
-    return factors, norms
+        factors[coarse], exact = _polar_factors(products[coarse], a, pairs, b)
+        singular[coarse, : exact.shape[1]], singular[coarse, exact.shape[1] :] = exact, 0.0
+    return factors, singular
 
 
 class _LargeNorms(torch.autograd.Function):
