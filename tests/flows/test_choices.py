@@ -58,9 +58,9 @@ def test_labels_that_are_numbers_missing_or_single():
 def test_large_classes_in_many_dimensions_get_diagonals_and_many_samples_parts():
     wide = ad.LabeledDataset(torch.zeros(13_000, 1300), torch.arange(13_000) % 10)
     renamed = wide.replace(classes=tuple("abcdefghij"))
-    assert ad.suggest(wide, renamed).cost.label == ad.Bures(diagonal=True)
+    assert ad.suggest(wide, renamed, max_samples=13_000).cost.label == ad.Bures(diagonal=True)
     many = ad.LabeledDataset(torch.zeros(20_001, 2), torch.arange(20_001) % 2)
-    assert isinstance(ad.suggest(many, many).solver, ad.MiniBatch)
+    assert isinstance(ad.suggest(many, many, max_samples=20_001).solver, ad.MiniBatch)
 
 
 def swapped(a, b, names=("disk", "triangle")):

@@ -63,7 +63,6 @@ def track(
                 print(f"{label}: {done}/{total or '?'}{left}", file=place, flush=True)
 
     first = threading.Timer(next_time - begun, advance, [0])  # long work before the first advance
-    first.daemon = True
     if progress is None:
         first.start()
     try:

@@ -140,7 +140,7 @@ def _most(config: rundir.RunConfig, inputs: Inputs, running: Session) -> int | N
     sets = [inputs.source, *inputs.targets.values()]
     references = filter(None, (config.source, config.target, *inputs.targets))
     solver = registry.make("solver", config.settings.solver or {})
-    few = sets if solver.stochastic else running.sampled(sets, "flow", *references)
+    few = running.sampled(sets, "flow", *references, solver=solver)
     return None if few == sets else max(map(len, few))
 
 

@@ -132,28 +132,30 @@ class Session:
         space = self.space(a, b)
         return space.apply(a), space.apply(b, side="target"), space
 
-    def sets_size(self, *references: str) -> bool:
-        """Whether an option of the command or of a reference sets the number of samples."""
-        options = {option for reference in references for option in _parsed(reference).options}
-        return self.read.max_samples is not None or bool({"n", "max_samples"} & options)
+    def most(self, *references: str, solver: Any = None) -> int | None:
+        """The ``max_samples`` argument of the library: no limit if an option of the command or of a
+        reference sets the number of samples, or if the solver works by batches.
+        """
+        is_set = self.read.max_samples is not None or any(
+            {"n", "max_samples"} & {*_parsed(reference).options} for reference in references
+        )
+        return 2**62 if is_set or (solver is not None and solver.stochastic) else None
 
     def sampled(
-        self, sets: Sequence[ad.LabeledDataset], work: str, *references: str
+        self,
+        sets: Sequence[ad.LabeledDataset],
+        work: str,
+        *references: str,
+        solver: Any = None,
     ) -> list[ad.LabeledDataset]:
         """Datasets, or draws for which a computation takes a minute if no option sets their size."""
         from advect.data.size import drawn
 
-        if self.sets_size(*references):
-            return list(sets)
-        few, note = drawn(sets, work, seed=self.read.seed)
+        few, note = drawn(sets, work, self.most(*references, solver=solver), seed=self.read.seed)
         if note:
             self.draws.append(note.replace("max_samples", "--max-samples"))
             self.note(self.draws[-1])
         return few
-
-    def most(self, *references: str) -> int | None:
-        """The ``max_samples`` argument of the library: all of a size that an option sets."""
-        return 2**62 if self.sets_size(*references) else None
 
     def in_space(self, *sets: ad.LabeledDataset) -> list[ad.LabeledDataset]:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
@@ -203,8 +205,8 @@ class Session:
             text = json.dumps(plain(table), ensure_ascii=False, allow_nan=False)
         else:
             places = "\n".join(f"{name} written to {path}" for name, path in written.items())
-            draws = (f"note: {note}" for note in self.draws)
-            text = "\n\n".join(filter(None, (str(result), *draws, places)))
+            draws = "\n".join(f"note: {note}" for note in self.draws)
+            text = "\n\n".join(filter(None, (str(result), draws, places)))
         _print(text, sys.stdout)
         if self.output.strict and (self.unconverged or not converged):
             say(f"not converged: {(self.unconverged or ['the transport problem'])[0]}")

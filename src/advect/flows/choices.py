@@ -123,6 +123,7 @@ def suggest(
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
     advice: list[Advice] = []
+    # A solver that works by batches takes time in proportion to the samples, and less memory.
     if max_samples is not None or solver is None or not solver.stochastic:
         (source, target), note = drawn([source, target], "flow", max_samples)
         if note:
