@@ -11,6 +11,7 @@ import pytest
 
 import advect as ad
 from advect.cli.app import COMMANDS, build_app, main
+from advect.data.size import SIZES
 
 A, B = "toy:gaussians?n=30", "toy:gaussians?n=36&shift=4,0&seed=1"
 
@@ -351,11 +352,25 @@ def test_help_all_lists_parameters_of_objects(cli):
     assert main(["flow", "--help"]) == 0
 
 
-def test_distance_draws_what_fits(cli, monkeypatch):
-    monkeypatch.setattr("advect.transport.distance.MAX_PAIRS", 1600)
+def test_large_datasets_are_drawn_or_refused(cli, monkeypatch):
+    for work in ("distance", "flow", "search", "audit"):
+        monkeypatch.setitem(SIZES, work, 40)
     big = "toy:gaussians", "toy:moons"
     code, out, err = cli("distance", *big, "--json")
-    sizes = json.loads(out)["n_samples"]  # each class is rounded
-    assert code == 0 and all(38 <= size <= 42 for size in sizes) and "stratified" in err
+    assert code == 0 and json.loads(out)["n_samples"] == [40, 40] and "at most 40" in err
     _, out, err = cli("distance", *big, "--json", "--max-samples", 60)
-    assert json.loads(out)["n_samples"] == [60, 60] and "stratified" not in err
+    assert json.loads(out)["n_samples"] == [60, 60] and "at most" not in err
+    assert "at most 40" in cli("matrix", *big)[2]
+    assert "at most 40" in cli("compare", *big[:1], "toy:gaussians?seed=1", "--repeats", 2)[2]
+    assert (
+        "at most"
+        not in cli("compare", "toy:gaussians?n=50", "toy:gaussians?n=50&seed=1", "--repeats", 2)[2]
+    )
+    code, _, err = cli("flow", *big, "-o", "run", "--n-steps", 2, "--no-report")
+    assert code == 0 and "at most 40" in err and len(ad.datasets.load("run:run@-1")) == 40
+    assert cli("resume", "run", "--n-steps", 3, "--no-report")[0] == 0
+    other = "toy:gaussians?seed=1"
+    for words in (["audit", big[0]], ["label", big[0], other, "--relabel", "-o", "a.csv"]):
+        code, _, err = cli(*words)
+        assert code == 2 and "pass max_samples=500" in err
+        assert cli(*words, "--max-samples", 90)[0] == 0

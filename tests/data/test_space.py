@@ -430,6 +430,18 @@ class TestAutomaticScale:
             torch.testing.assert_close(data.x.mean(0), torch.zeros(3).to(data.x))
             torch.testing.assert_close(data.x.std(0, correction=0), torch.ones(3).to(data.x))
 
+    def test_each_lets_equal_classes_count_equally(self):
+        """By hand: weights ¼, ¼, ½ give mean 5.5 and variance 20.75; weights ½, ½ give 7 and 9."""
+        x, y = torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([[4.0], [10.0]])
+        first, second = LabeledDataset(x, ["a", "a", "b"]), LabeledDataset(y, ["b", "a"])
+        scaled = harmonize(first, second, scale="each")
+        torch.testing.assert_close(scaled[0].x, (x - 5.5) / 20.75**0.5)
+        torch.testing.assert_close(scaled[1].x, (y - 7) / 3)
+        partly = LabeledDataset(y, ["b", None])
+        for other in (second.replace(classes=("b", "c")), partly, LabeledDataset(y)):
+            scaled = harmonize(first, other, scale="each")[0]
+            torch.testing.assert_close(scaled.x, (x - 4) / (56 / 3) ** 0.5)
+
     @pytest.mark.parametrize("name", ["digits", "iris"])
     def test_columns_that_share_a_unit_stay(self, name):
         x = getattr(sklearn.datasets, f"load_{name}")().data

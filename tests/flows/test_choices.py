@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect.data.size import SIZES
 from advect.transport.matchings import Matchings
 from advect.transport.sampling_error import class_cost_error
 
@@ -57,9 +58,9 @@ def test_labels_that_are_numbers_missing_or_single():
 def test_large_classes_in_many_dimensions_get_diagonals_and_many_samples_parts():
     wide = ad.LabeledDataset(torch.zeros(13_000, 1300), torch.arange(13_000) % 10)
     renamed = wide.replace(classes=tuple("abcdefghij"))
-    assert ad.suggest(wide, renamed).cost.label == ad.Bures(diagonal=True)
+    assert ad.suggest(wide, renamed, max_samples=13_000).cost.label == ad.Bures(diagonal=True)
     many = ad.LabeledDataset(torch.zeros(20_001, 2), torch.arange(20_001) % 2)
-    assert isinstance(ad.suggest(many, many).solver, ad.MiniBatch)
+    assert isinstance(ad.suggest(many, many, max_samples=20_001).solver, ad.MiniBatch)
 
 
 def swapped(a, b, names=("disk", "triangle")):
@@ -188,3 +189,23 @@ def test_points_that_coincide_and_the_memory_limit():
     found = ad.suggest(same, same, memory_limit="1GiB")
     assert ad.flow(same, same, n_steps=1).values == [0.0, 0.0]
     assert found.objective.transport.memory_limit == "1GiB"
+
+
+def test_large_datasets_are_drawn(monkeypatch):
+    monkeypatch.setitem(SIZES, "flow", 60)
+    source, target = ad.datasets.gaussians(300), ad.datasets.gaussians(90, shift=(4.0, 0.0))
+    result = ad.flow(source, target, n_steps=2)
+    assert len(result.dataset) == len(result.source) == len(result.target) == 60
+    assert set(result.source.counts.values()) == {20}
+    assert "max_samples" in result.notes[0].remedy and "at most 60" in str(result)
+    rows = {tuple(row) for row in source.x.tolist()}
+    assert len({tuple(row) for row in result.source.x.tolist()} & rows) == 60
+    whole = ad.flow(source, target, n_steps=1, max_samples=300)
+    assert len(whole.dataset) == 300 and "max_samples" not in whole.settings
+    assert len(ad.flow(source, target, n_steps=1, max_samples=45).dataset) == 45
+    batches = ad.flow(source, target, n_steps=1, solver=ad.MiniBatch(size=30))
+    assert len(batches.dataset) == 300
+    with pytest.raises(ad.InputError, match="max_samples"):
+        ad.flow(source, ad.OTDD(target), max_samples=45)
+    with pytest.raises(ad.InputError, match="pass max_samples=300"):
+        ad.apps.repurpose(lambda x: x[:, :3], target, source)

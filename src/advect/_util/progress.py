@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,8 +26,8 @@ def track(
 ) -> Iterator[Callable[[int], None]]:
     """Give ``advance(k)``, to be called when k more of ``total`` (0 if unknown) are done.
 
-    ``progress`` None shows a bar on a terminal after ``patience`` seconds, and elsewhere a line every
-    ``interval`` seconds; False is silent; a function is called with (done, total).
+    ``progress`` None shows a bar on a terminal after ``patience`` seconds, and elsewhere a line after
+    ``interval`` seconds and at most every ``interval`` seconds; False is silent; a function is called with (done, total).
 
     Example:
         >>> with track(2, "reading", lambda done, total: print(f"{done}/{total}")) as advance:
@@ -42,26 +43,32 @@ def track(
     place = stream or sys.stderr
     done, begun, bar = 0, time.monotonic(), None
     next_time = begun + (patience if place.isatty() else interval)
+    one_at_a_time = threading.RLock()
 
     def advance(k: int) -> None:
         nonlocal done, bar, next_time
-        done += k
-        now = time.monotonic()
-        if progress is not None:
-            if progress:
-                progress(done, total)
-        elif bar is not None:
-            bar.update(done)
-        elif now >= next_time and place.isatty():
-            bar = Bar(place, label, total, done)
-        elif now >= next_time:
-            next_time = now + interval
-            left = time_left(total - done, done / max(now - begun, 1e-9)) if total else ""
-            print(f"{label}: {done}/{total or '?'}{left}", file=place, flush=True)
+        with one_at_a_time:
+            done += k
+            now = time.monotonic()
+            if progress is not None:
+                if progress:
+                    progress(done, total)
+            elif bar is not None:
+                bar.update(done)
+            elif now >= next_time and place.isatty():
+                bar = Bar(place, label, total, done)
+            elif now >= next_time:
+                next_time = now + interval
+                left = time_left(total - done, done / max(now - begun, 1e-9)) if total else ""
+                print(f"{label}: {done}/{total or '?'}{left}", file=place, flush=True)
 
+    first = threading.Timer(next_time - begun, advance, [0])  # long work before the first advance
+    if progress is None:
+        first.start()
     try:
         yield advance
     finally:
+        first.cancel()
         if bar is not None:
             bar.stop()
 

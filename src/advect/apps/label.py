@@ -32,6 +32,7 @@ from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
+from advect.data.size import refuse_large
 from advect.spaces.steps import listed
 from advect.transport.transport import check_dataset
 
@@ -123,6 +124,7 @@ def label(
     *,
     embedding: Embedded = "auto",
     method: str = "auto",
+    max_samples: int | None = None,
     seed: int = 0,
     progress: Progress = None,
 ) -> LabeledPool:
@@ -142,6 +144,8 @@ def label(
             otherwise as for ``ad.pseudo_labels``.
         method: ``"propagate"`` spreads labels over the graph; ``"refine"`` does so once more over a
             graph with separated classes; ``"auto"`` compares both.
+        max_samples: largest size of a pool, above which an error is raised at once; by default what
+            takes about a minute.
         seed: seed for the folds and for sampling.
         progress: None shows long runs on stderr, False is silent, a function gets (done, total).
 
@@ -156,6 +160,7 @@ def label(
     check_known("method", method, ("auto", *METHODS))
     seed = check_count("seed", seed, least=0)
     together = _together(pool, few)
+    refuse_large("labeling", [len(pool)], "search", max_samples)
     codes, k = together.y.cpu().numpy(), len(together.classes)
     known, embeddings = KnownLabels(codes, k, seed), embeddings_to_compare(together, embedding)
     with track(len(embeddings) + 3, "labeling", progress) as advance:

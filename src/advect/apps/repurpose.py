@@ -38,6 +38,7 @@ from advect.classes.matching import ClassMatching
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_classes
+from advect.data.size import refuse_large
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import check_columns
@@ -223,6 +224,7 @@ def repurpose(
     label: LabelCost | None = None,
     solver: Solver | None = None,
     bounds: tuple[float, float] | None = None,
+    max_samples: int | None = None,
     progress: Progress = None,
     callbacks: Sequence[Callback] = (),
 ) -> Repurposed:
@@ -247,6 +249,8 @@ def repurpose(
         solver: solver of the transport problems.
         bounds: range of what flows, for instance (0, 1) for images. What is None is chosen from the
             data, as in ``ad.flow(data, reference)``; ``settings`` has the choices.
+        max_samples: largest number of samples of the reference and of those that flow, above which an
+            error is raised at once; by default what takes about a minute.
         progress: None shows long flows on stderr, False is silent, a function gets (done, total).
         callbacks: callbacks of the flow, as for ``ad.flow``.
 
@@ -265,8 +269,11 @@ def repurpose(
     require_classes(check_dataset("reference", reference), "the reference of a model")
     require_labels(reference, "the reference of a model")
     EntropicMap(posterior=posterior)  # an unknown name fails before a long flow
+    sizes = int(data.labeled.sum()) or len(data), len(reference)
+    if solver is None or not solver.stochastic:
+        refuse_large("a flow", sizes, "flow", max_samples)
     options = FlowOptions(
-        n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks
+        n_steps, step_size, label_weight, label, solver, bounds, progress, callbacks, max(sizes)
     )
     there, start = encoded(reference, encoder), encoded(data, encoder)
     task = _Task(model, encoder, data.sample_shape, data.columns, there, options, posterior)

@@ -190,6 +190,7 @@ class FlowOptions:
     bounds: Bounds = None
     progress: Progress = field(default=None, repr=False)
     callbacks: Sequence[Callback] = field(default=(), repr=False)
+    max_samples: int | None = None
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps)
@@ -217,6 +218,7 @@ class FlowOptions:
                 label_weight=self.label_weight,
                 solver=self.solver,
                 equal_mass=True,
+                max_samples=self.max_samples,
                 callbacks=[*callbacks, *self.callbacks, lambda step: advance(int(step.index > 0))],
             ).checked()
 

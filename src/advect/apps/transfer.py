@@ -149,6 +149,7 @@ def transfer(
     solver: Solver | None = _SOLVER,
     bounds: tuple[float, float] | None = None,
     every: int = 10,
+    max_samples: int | None = None,
     progress: Progress = None,
     callbacks: Sequence[Callback] = (),
 ) -> Transferred:
@@ -178,6 +179,8 @@ def transfer(
         solver: solver of the transport problems.
         bounds: range of the features; by default that of the pixels, if samples are images.
         every: ``path`` has the states at multiples of this step.
+        max_samples: as for ``ad.flow(source, few)``: the flow uses a draw of the source if it would take
+            longer than a minute.
         progress: None shows long flows on stderr, False is silent, a function gets (done, total).
         callbacks: callbacks of the flow, as for ``ad.flow``.
 
@@ -223,6 +226,7 @@ def transfer(
         bounds or image_range(source, few),
         progress,
         callbacks,
+        max_samples,
     )
     many = source.subset(source.weights > 0).to(few.x.device, few.x.dtype)
     task = Task(many, few.subset(few.weights > 0), classifier, options, n or len(many), seed)

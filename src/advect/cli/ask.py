@@ -97,7 +97,7 @@ def compare(
     with session(run) as running:
         running.file("out", out, ".csv")
         names = [name for name in (synthetic, real, held_out) if name is not None]
-        sets = running.in_space(*map(running.load, names))
+        sets = running.sampled(running.in_space(*map(running.load, names)), "search", *names)
         result = ad.compare(
             *sets,
             cost=None if cost is None else running.cost(cost),
@@ -137,10 +137,14 @@ def audit(
     with session(run) as running:
         running.file("out", out, ".csv")
         running.file("cleaned", cleaned, *DATA_FILES)
-        raw = [running.load(one) for one in (data, reference) if one is not None]
-        sets = running.in_space(*raw)
+        names = [one for one in (data, reference) if one is not None]
+        raw = list(map(running.load, names))
         result = ad.audit(
-            *sets, embedding=running.embedding(embedding), seed=run.seed, progress=running.progress
+            *running.in_space(*raw),
+            embedding=running.embedding(embedding),
+            max_samples=running.most(*names),
+            seed=run.seed,
+            progress=running.progress,
         )
         known_data = None if reference is None else raw[1]
         result = dataclasses.replace(
@@ -174,7 +178,7 @@ def suggest(
         a, b, _ = running.pair(source, target)
         fields = {field.name: getattr(run, field.name) for field in dataclasses.fields(Reading)}
         settings = FlowSettings(**fields, space=run.space, memory_limit=memory_limit)
-        settings, result = choose(settings, a, b)
+        settings, result = choose(settings, a, b, running.most(source, target))
         places = absolute_reference(source), absolute_reference(target)
         config = RunConfig(*places, settings).to_toml().encode()
         running.write("out", lambda path: write_atomically(path, config))

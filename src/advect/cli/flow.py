@@ -64,7 +64,7 @@ def flow(
     with session(write) as running, Hold(directory):
         remedy = f"Continue the run: advect resume {directory}. "
         rundir.check_free(directory, write.overwrite, remedy=remedy)
-        job = prepare(_absolute(source, target, settings), directory, running)
+        job = prepare(_absolute(source, target, settings), directory, running, draw=True)
         _finish(job, _run(job, running, resume=False), running, report)
 
 
@@ -109,11 +109,18 @@ class Job:
     choices: dict[str, str]  # options that were chosen from the data, with their reasons
 
 
-def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
-    """Read the datasets and build the objects of a run; errors in the input are raised here."""
-    inputs, settings, choices = read_inputs(config, running), config.settings, {}
+def prepare(config: rundir.RunConfig, directory: Path, running: Session, draw: bool = False) -> Job:
+    """Read the datasets and build the objects of a run; errors in the input are raised here. With ``draw``
+    they are drawn where the flow would take longer than a minute.
+    """
+    inputs = read_inputs(config, running)
+    if draw and config.target is not None and (most := _most(config, inputs, running)):
+        config = replace(config, settings=replace(config.settings, max_samples=most))
+        inputs = read_inputs(config, running)
+    settings, choices = config.settings, {}
     if settings.functional is None:
-        settings, chosen = choose(settings, inputs.source, inputs.targets[""])
+        most = max(len(inputs.source), len(inputs.targets[""]))
+        settings, chosen = choose(settings, inputs.source, inputs.targets[""], most)
         choices = chosen._summary()
     n_steps = defaults.LOOK.n_steps if settings.n_steps is None else settings.n_steps
     every = settings.record_every or max(1, n_steps // 20)
@@ -126,8 +133,22 @@ def prepare(config: rundir.RunConfig, directory: Path, running: Session) -> Job:
     return Job(replace(config, settings=settings), directory, inputs, objects, choices)
 
 
+def _most(config: rundir.RunConfig, inputs: Inputs, running: Session) -> int | None:
+    """The number of samples with which a flow to datasets takes a minute; None if they are fewer or an
+    option sets it. Samples are read again with it, so that a resumed run has the same ones.
+    """
+    sets = [inputs.source, *inputs.targets.values()]
+    references = filter(None, (config.source, config.target, *inputs.targets))
+    solver = registry.make("solver", config.settings.solver or {})
+    few = running.sampled(sets, "flow", *references, solver=solver)
+    return None if few == sets else max(map(len, few))
+
+
 def choose(
-    settings: FlowSettings, source: ad.LabeledDataset, target: ad.LabeledDataset
+    settings: FlowSettings,
+    source: ad.LabeledDataset,
+    target: ad.LabeledDataset,
+    max_samples: int | None,
 ) -> tuple[FlowSettings, Any]:
     """The settings with everything that is not given chosen from the data, and the choices."""
     kinds = ("cost", "solver", "dynamics", "integrator")
@@ -136,7 +157,7 @@ def choose(
     cost, texts = given.pop("cost", None), {key.replace("-", "_") for key in tables["cost"]}
     given |= {name: getattr(cost, name) for name in texts & {"label", "label_weight"}}
     given |= {k: getattr(settings, k) for k in ("n_steps", "equal_mass", "memory_limit")}
-    chosen = ad.suggest(source, target, **given)
+    chosen = ad.suggest(source, target, max_samples=max_samples, **given)
     tables = {k: rundir.as_table(k, getattr(chosen, k)) | table for k, table in tables.items()}
     tables |= {"n_steps": chosen.n_steps, "equal_mass": chosen.equal_mass}
     return replace(settings, functional=("otdd",), **tables), chosen

@@ -124,8 +124,7 @@ def distance(
     with session(run) as running:
         a, b, _ = running.pair(source, target)
         method = registry.make("solver", solver or {})
-        if not method.stochastic:
-            a, b = running.sampled(a, b, source, target)
+        a, b = running.sampled([a, b], "distance", source, target, solver=method)
         facts: dict[str, Any] = {"n_samples": [len(a), len(b)]}
         ground = running.cost(cost, a, b)
         result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
@@ -166,10 +165,12 @@ def matrix(
         if directory is not None:
             check_free_file(directory / "distances.json", run.overwrite)
         sets = _in_one_space(references, run.space or {}, running)
+        method = registry.make("solver", solver or {})
+        sets = running.sampled(sets, "distance", *references, solver=method)
         result = ad.pairwise(
             dict(zip(short_names(references), sets, strict=True)),
             cost=running.cost(cost, *sets),
-            solver=registry.make("solver", solver or {}),
+            solver=method,
             n_jobs=n_jobs,
             memory_limit=memory_limit,
             store=None if directory is None else directory / "pairs",

@@ -110,7 +110,7 @@ class Reading:
     """Options for reading datasets.
 
     Args:
-        max_samples: Draw at most this many samples of each dataset. Time grows with its square.
+        max_samples: Draw at most this many samples of each dataset. The default is what takes about a minute.
         balanced: Draw equally many samples of each class.
         equal_mass: Give every class the same total weight.
         seed: Seed for sampling and noise. Change it to see the variation between runs.

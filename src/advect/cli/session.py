@@ -7,7 +7,6 @@ Exit codes: 0 done, 1 failure, 2 wrong usage or bad input, 3 not converged with 
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 import threading
@@ -29,7 +28,7 @@ from advect.errors import ConvergenceWarning, InputError
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-_PATIENCE = 4.0  # seconds without a word
+_PATIENCE = 3.0  # seconds without a word
 DATA_FILES = (".npz", ".csv", ".tsv", ".parquet")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab
 
@@ -73,6 +72,7 @@ class Session:
         self.output = output
         self.read = output if isinstance(output, Reading) else Reading()
         self.unconverged: list[str] = []
+        self.draws: list[str] = []  # notes on draws of the datasets
         self.files: dict[str, Path] = {}
         self.timer = threading.Timer(_PATIENCE, self.note, ["working (Ctrl-C stops)"])
         self.file("report", output.report, ".html", ".htm")
@@ -109,8 +109,6 @@ class Session:
         """Load a dataset; options in the reference take precedence over those of the command."""
         import torch
 
-        if self.timer.ident is None:  # from here on it may take long
-            self.timer.start()
         read = self.read
         options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
         options["balanced"] = read.balanced or None
@@ -134,32 +132,30 @@ class Session:
         space = self.space(a, b)
         return space.apply(a), space.apply(b, side="target"), space
 
-    def sampled(
-        self, a: ad.LabeledDataset, b: ad.LabeledDataset, *references: str
-    ) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
-        """Two datasets, or draws of them, stratified by class, for which a distance takes a minute.
-
-        Nothing is drawn if an option or a reference sets the size.
+    def most(self, *references: str, solver: Any = None) -> int | None:
+        """The ``max_samples`` argument of the library: no limit if an option of the command or of a
+        reference sets the number of samples, or if the solver works by batches.
         """
-        import torch
-
-        from advect._util.memory import as_bytes
-        from advect.transport.distance import MAX_PAIRS
-
-        options = {option for reference in references for option in _parsed(reference).options}
-        pairs = min(MAX_PAIRS, as_bytes(None) // 32)  # four matrices of doubles
-        if len(a) * len(b) <= pairs or self.read.max_samples or {"n", "max_samples"} & options:
-            return a, b
-        most, draw = math.isqrt(pairs), torch.Generator().manual_seed(self.read.seed)
-        self.note(
-            f"{len(a):,} × {len(b):,} samples would take longer than a minute, so at most {most:,} of "
-            "each are used, stratified by class. --max-samples sets the size."
+        is_set = self.read.max_samples is not None or any(
+            {"n", "max_samples"} & {*_parsed(reference).options} for reference in references
         )
-        first, second = (
-            data if len(data) <= most else data.split(most / len(data), generator=draw)[0]
-            for data in (a, b)
-        )
-        return first, second
+        return 2**62 if is_set or (solver is not None and solver.stochastic) else None
+
+    def sampled(
+        self,
+        sets: Sequence[ad.LabeledDataset],
+        work: str,
+        *references: str,
+        solver: Any = None,
+    ) -> list[ad.LabeledDataset]:
+        """Datasets, or draws for which a computation takes a minute if no option sets their size."""
+        from advect.data.size import drawn
+
+        few, note = drawn(sets, work, self.most(*references, solver=solver), seed=self.read.seed)
+        if note:
+            self.draws.append(note.replace("max_samples", "--max-samples"))
+            self.note(self.draws[-1])
+        return few
 
     def in_space(self, *sets: ad.LabeledDataset) -> list[ad.LabeledDataset]:
         """The first two datasets span the space; unchanged if they fit and no option is set."""
@@ -205,10 +201,12 @@ class Session:
         written = {name: path for name, path in (self.files | files).items() if path is not None}
         if self.output.json:
             table = {**INPUTS.get(), **(facts or {}), **result.to_dict(), **written}
+            table["notes"] = [*self.draws, *table.get("notes", ())]
             text = json.dumps(plain(table), ensure_ascii=False, allow_nan=False)
         else:
             places = "\n".join(f"{name} written to {path}" for name, path in written.items())
-            text = "\n\n".join(filter(None, (str(result), places)))
+            draws = "\n".join(f"note: {note}" for note in self.draws)
+            text = "\n\n".join(filter(None, (str(result), draws, places)))
         _print(text, sys.stdout)
         if self.output.strict and (self.unconverged or not converged):
             say(f"not converged: {(self.unconverged or ['the transport problem'])[0]}")
@@ -232,6 +230,7 @@ def session(output: Output) -> Iterator[Session]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
+        running.timer.start()
         try:
             yield running
         finally:

@@ -152,6 +152,7 @@ def transfer(
         place = out.expanduser()
         check_free(place, run.overwrite, "sets")
         data, shots, common = running.pair(source, few)
+        data, shots = running.sampled([data, shots], "flow", source, few)
         result = ad.apps.transfer(
             data,
             shots,
@@ -217,6 +218,7 @@ def label(
             *sets,
             embedding=running.embedding(embedding),
             method=method,
+            max_samples=running.most(pool, *([] if few is None else [few])),
             seed=run.seed,
             progress=running.progress,
         )

@@ -23,6 +23,7 @@ from advect.cost.names import same_names, spelled
 from advect.cost.targets import TargetValues
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.laws.linalg import squared_distances
+from advect.data.size import drawn
 from advect.flows.dynamics import Dynamics, FeatureDriven
 from advect.flows.integrators import Euler, Integrator
 from advect.functionals import OTDD
@@ -53,7 +54,7 @@ class Suggestion(Result):
 
     Attributes:
         advice: every choice with its reason.
-        source, target: the datasets, with classes of equal mass if ``equal_mass``.
+        source, target: the datasets or draws of them, with classes of equal mass if ``equal_mass``.
         cost, solver, dynamics, integrator, n_steps: arguments of ``ad.OTDD`` and ``ad.flow``.
         objective: the functional to decrease, ``ad.OTDD(target, cost=cost, solver=solver)``.
     """
@@ -92,6 +93,7 @@ def suggest(
     integrator: Integrator | None = None,
     n_steps: int | None = None,
     memory_limit: int | str | None = None,
+    max_samples: int | None = None,
 ) -> Suggestion:
     """Show the settings that ``ad.flow(source, target)`` chooses, with their reasons, without running it.
 
@@ -106,6 +108,9 @@ def suggest(
         equal_mass: whether every class gets the same mass.
         dynamics, integrator, n_steps: as for ``ad.flow``.
         memory_limit: bytes, or text like "2GiB", for a step; by default half of the free memory.
+        max_samples: use a draw of at most this many samples of each dataset, stratified by class. By
+            default there are draws if the flow would take longer than a minute, unless ``solver`` is
+            given and works by batches.
 
     Example:
         >>> import advect as ad
@@ -117,8 +122,13 @@ def suggest(
         5
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
-    first, last = (data.subset(data.weights > 0) for data in (source, target))
     advice: list[Advice] = []
+    # A solver that works by batches takes time in proportion to the samples, and less memory.
+    if max_samples is not None or solver is None or not solver.stochastic:
+        (source, target), note = drawn([source, target], "flow", max_samples)
+        if note:
+            advice.append(Advice("max_samples", f"{max(len(source), len(target))}", note))
+    first, last = (data.subset(data.weights > 0) for data in (source, target))
 
     def choose(option: str, given: Any, chosen: tuple[Any, str, str]) -> Any:
         """The given value, or else the chosen one; with the reason."""

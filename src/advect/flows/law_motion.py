@@ -92,10 +92,6 @@ def _factored(laws: Gaussians) -> Factored:
     return Factored(factors.rows.to(laws.means.dtype), factors.sizes)
 
 
-def _diagonal(laws: Gaussians) -> Diagonal:
-    return Diagonal(laws.covariance.scales())
-
-
 def _nearest_psd(matrices: Tensor) -> Tensor:
     """The nearest positive semi-definite matrices: negative eigenvalues become zero."""
     symmetric = (matrices + matrices.mT) / 2
@@ -109,6 +105,8 @@ MOTIONS: dict[str, LawMotion] = {
     "factored": LawMotion("factor", "rows", _factored),
     "bures": BuresMotion("covariance", "matrices", _full),
     # A standard deviation that passes zero continues as its absolute value.
-    "diagonal": LawMotion("deviation", "deviations", _diagonal, torch.abs),
+    "diagonal": LawMotion(
+        "deviation", "deviations", lambda laws: Diagonal(laws.covariance.scales()), torch.abs
+    ),
     "euclidean": LawMotion("covariance", "matrices", _full, _nearest_psd),
 }

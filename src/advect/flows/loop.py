@@ -55,6 +55,7 @@ def flow(
     solver: Solver | None = None,
     equal_mass: bool | None = None,
     memory_limit: MemoryLimit = None,
+    max_samples: int | None = None,
     callbacks: Sequence[Callback] = (),
     generator: torch.Generator | None = None,
     resume: str | Path | None = None,
@@ -80,8 +81,8 @@ def flow(
             step. The default is the first where velocities are gradients of a value without noise.
         n_steps: number of moves, including those before a resume. The flow ends earlier if a callback
             stops it. The default is 100 for a functional and chosen for a dataset.
-        label, label_weight, solver, equal_mass, memory_limit: as for ``ad.suggest``, where the second
-            argument is a dataset. ``label=ad.Bures()`` compares class distributions instead of names.
+        label, label_weight, solver, equal_mass, memory_limit, max_samples: as for ``ad.suggest``, where
+            the second argument is a dataset. ``label=ad.Bures()`` compares class distributions instead of names.
         callbacks: functions of a ``Step``; a true answer stops the flow. See ``Recorder``,
             ``Checkpoint``, ``StopWhen``, ``Progress``, ``Metric``.
         generator: random numbers of stochastic integrators.
@@ -106,7 +107,7 @@ def flow(
         False
     """
     choices: dict[str, Any] = {"label": label, "label_weight": label_weight, "solver": solver}
-    choices |= {"equal_mass": equal_mass, "memory_limit": memory_limit}
+    choices |= {"equal_mass": equal_mass, "memory_limit": memory_limit, "max_samples": max_samples}
     if isinstance(functional, LabeledDataset):
         choices |= {"dynamics": dynamics, "integrator": integrator, "n_steps": n_steps}
         chosen = suggest(source, functional, **choices)
@@ -225,7 +226,7 @@ class FlowResult(Result):
     """The result of ``advect.flow``.
 
     Attributes:
-        dataset: the last state.  source: the first.
+        dataset: the last state.  source: the first, a draw if ``notes`` says so.
         status: "completed"; "rose" (completed, but the value ended above its lowest: see ``best``);
             "stopped" (by a callback); "stalled" (no step, however small, decreases the value);
             "interrupted" (Ctrl-C); "diverged" (not finite).
@@ -306,7 +307,12 @@ class FlowResult(Result):
         for name, mass_left in self.state.items():
             if name.rpartition(".")[2] == "mass_left":
                 observations += transport_notes.of_reach(float(mass_left))
-        return (*observations, *transport_notes.of_mixing(self.source, self.dataset, self.target))
+        draws = (choice.reason for choice in self.advice if choice.option == "max_samples")
+        return (
+            *(Note(*text.split(". ")) for text in draws),
+            *observations,
+            *transport_notes.of_mixing(self.source, self.dataset, self.target),
+        )
 
     @property
     def settings(self) -> dict[str, str]:

@@ -185,7 +185,10 @@ class _Slices:
             return wasserstein_1d(x, y, a.weights, b.weights)
 
         starts = range(0, self.n_projections, group_size)
-        if torch.is_grad_enabled() and any(_requires_grad(data) for data in (a, b)):
+        if torch.is_grad_enabled() and any(
+            data.x.requires_grad or (data.law is not None and data.law.requires_grad)
+            for data in (a, b)
+        ):
             # Groups are computed again in the backward pass, so that memory does not grow with them.
             groups = [
                 checkpoint(squares, start, use_reentrant=False, preserve_rng_state=False)
@@ -261,10 +264,6 @@ class _Slices:
             along = along + math.sqrt(self.label_weight) * psi[1] * (law_gap @ theta)
             expected = expected + self.label_weight * law_gap.square().sum()
         return along.square(), expected / (len(psi) * len(gap))
-
-
-def _requires_grad(data: LabeledDataset) -> bool:
-    return data.x.requires_grad or (data.law is not None and data.law.requires_grad)
 
 
 def controlled(values: Tensor, control: Tensor, expected: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
 from advect.data.laws.linalg import principal_axes
+from advect.data.size import refuse_large
 from advect.ot.cost import BlockedCost, Cost
 from advect.ot.plan import Index
 from advect.ot.sinkhorn import Sinkhorn
@@ -57,6 +58,7 @@ def audit(
     reference: LabeledDataset | None = None,
     *,
     embedding: Embedded = "auto",
+    max_samples: int | None = None,
     seed: int = 0,
     progress: Progress = None,
 ) -> Audit:
@@ -79,6 +81,8 @@ def audit(
             if they are images or share a unit, otherwise columns divided by their deviations
             (``harmonize(scale="auto")``). None: features as they are. Otherwise as in
             ``ad.pseudo_labels``; for photographs, pass the body of a trained network.
+        max_samples: largest size of a dataset, above which an error is raised at once; by default what
+            takes about a minute.
         seed: seed of a random embedding.
         progress: None shows slow progress, False is silent, a function gets (done, total).
 
@@ -98,6 +102,7 @@ def audit(
     """
     sets = [data] if reference is None else [data, reference]
     _check(sets)
+    refuse_large("an audit", list(map(len, sets)), "audit", max_samples)
     names = class_names(*sets)
     sides, scale = _sides(sets, names, embedding, check_count("seed", seed, least=0))
     side, trusted = sides[0], sides[-1]

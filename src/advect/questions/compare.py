@@ -248,19 +248,18 @@ def class_draws(
     """
     draws, n, m = np.full((2, repeats, 3), np.nan), len(synthetic.values), len(real.values)
     draws[0, :, 1] = np.nan if n else 0.0
-    within, across = distances(real, real), distances(real, synthetic)
 
-    def statistics(one: Points, s: np.ndarray, r: np.ndarray, apart: np.ndarray) -> Any:
-        near = within[np.ix_(r, r)], apart[np.ix_(r, s)]
-        return class_statistics(one.take(s), real.take(r), *near)
+    def statistics(one: Points, s: np.ndarray, r: np.ndarray) -> Any:
+        fake, true = one.take(s), real.take(r)
+        return class_statistics(fake, true, distances(true, true), distances(true, fake))
 
     for b in range(repeats):
         if n:
             s, r = rng.permutation(n)[:size], rng.permutation(m)[:size]
-            draws[0, b] = statistics(synthetic, s, r, across)
+            draws[0, b] = statistics(synthetic, s, r)
         if m >= 2 * size:
             order = rng.permutation(m)
-            draws[1, b] = statistics(real, order[size : 2 * size], order[:size], within)
+            draws[1, b] = statistics(real, order[size : 2 * size], order[:size])
     return draws
 
 

@@ -140,11 +140,8 @@ class Compared(Result):
     @property
     def classes(self) -> tuple[Hashable, ...]:
         """All classes, those beyond the floors of most columns first."""
-
-        def n_beyond(name: Hashable) -> int:
-            return sum(name in column.beyond for column in self.columns.values())
-
-        return tuple(sorted(self.counts, key=n_beyond, reverse=True))
+        beyond = [name for column in self.columns.values() for name in column.beyond]
+        return tuple(sorted(self.counts, key=beyond.count, reverse=True))
 
     @property
     def verdicts(self) -> dict[str, str]:

@@ -335,8 +335,10 @@ def harmonize(
             different units; ``"target"`` by those of the target. ``"unit"`` maps each dataset to
             [0, 1] by its own range. ``"auto"`` keeps images and columns that share a unit, otherwise
             chooses "each" if a column changes its unit between the datasets and "pooled" if not;
-            ``FeatureSpace.describe`` says why. None and ``"none"`` change nothing. Weights are
-            ignored, and constant features are only centred.
+            ``FeatureSpace.describe`` says why. None and ``"none"`` change nothing. With "each",
+            classes count equally if both datasets are labeled with the same class names, so that
+            class proportions do not move the means. Weights are ignored, and constant features are
+            only centred.
         project: number of principal components to keep, of both datasets together. If the features
             differ (other dimensions, images with vectors, other columns), each side is projected to
             its own components; then only the geometry within each dataset is meaningful.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +61,16 @@ def fit_steps(
         scale, reason = choose_scale(x, shape if shared else (), names)
     if scale not in (None, "none"):
         fitted_to = [x[1], x[1]] if scale == "target" else x
-        scales = _fit_both(partial(Scale.fit, scale), fitted_to, shared and scale == "pooled")
+        if shared and scale == "pooled":
+            fitted_to = [torch.cat(x)] * 2
+        by_class = scale == "each" and _same_classes(*sets)
+        weights = [data.balanced().weights if by_class else None for data in sets]
+        scales = [Scale.fit(scale, *each) for each in zip(fitted_to, weights, strict=True)]
         _append(steps, *scales)
         x = [step.apply(part) for step, part in zip(scales, x, strict=True)]
     if project is not None:
-        _append(steps, *_fit_both(partial(Projection.fit, project), x, shared))
+        fitted_to = [torch.cat(x)] * 2 if shared else x
+        _append(steps, *(Projection.fit(project, each) for each in fitted_to))
         shape, names = (project,), None
     return steps, shape, names, reason and f"scale {scale}: {reason}"
 
@@ -116,10 +120,10 @@ def _append(steps: Steps, *pair: Step) -> None:
         side.append(step)
 
 
-def _fit_both(fit: Callable[[Tensor], Step], x: list[Tensor], shared: bool) -> tuple[Step, Step]:
-    """One step, fitted to both sides, or one for each side."""
-    first = fit(torch.cat(x) if shared else x[0])
-    return first, first if shared else fit(x[1])
+def _same_classes(*sets: LabeledDataset) -> bool:
+    """Whether all samples of both sides have labels, with the same class names."""
+    first, second = ({str(name) for name, n in data.counts.items() if n} for data in sets)
+    return first == second and all(data.has_classes and bool(data.labeled.all()) for data in sets)
 
 
 def _layout_steps(

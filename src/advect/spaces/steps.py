@@ -86,20 +86,21 @@ class Scale(Step):
     kind: ClassVar[str] = "scale"
 
     @classmethod
-    def fit(cls, scale: str, x: Tensor) -> Scale:
-        """The range of all features, or mean and standard deviation of each."""
+    def fit(cls, scale: str, x: Tensor, weights: Tensor | None = None) -> Scale:
+        """The range of all features, or mean and standard deviation of each, by weights (n,) of sum 1."""
         x = x.double()
+        weights = torch.full_like(x[:, 0], 1 / len(x)) if weights is None else weights.double()
         if scale == "unit":
             offset, high = x.aminmax()
             width = high - offset
         else:
             # relative to the minimum, constant features are exactly 0 whatever their mean rounds to
             low = x.amin(dim=0)
-            mean = (x - low).mean(dim=0)
+            mean = weights @ (x - low)
             centred = x - low - mean
             top = centred.abs().amax(dim=0)
             unit = centred / top.where(top > 0, 1)  # squares neither overflow nor underflow
-            offset, width = low + mean, top * unit.square().mean(dim=0).sqrt()
+            offset, width = low + mean, top * (weights @ unit.square()).sqrt()
         remedy = "The features are too large to scale: divide them by a constant first."
         check_finite("offsets and widths of features", torch.stack([offset, width]), remedy)
         return cls(offset.cpu(), width.where(width > 0, 1).cpu())

@@ -416,13 +416,13 @@ def otdd(
     # Data-dependent parts of the cost (a penalty, a scale) are fitted once, then fixed.
     solver = Sinkhorn() if solver is None else check_solver(solver)
     cost = cost_for(cost, source, target).fitted(source, target)
-    if len(source) * len(target) > MAX_PAIRS and not solver.stochastic:
-        minutes = len(source) * len(target) * _SECONDS_PER_PAIR / 60
-        text = (
-            f"{len(source):,} × {len(target):,} samples take {minutes:.0f} minutes or more. Pass "
+    if (pairs := len(source) * len(target)) > MAX_PAIRS and not solver.stochastic:
+        warnings.warn(
+            f"{len(source):,} × {len(target):,} samples take {pairs * _SECONDS_PER_PAIR / 60:.0f} minutes or more. Pass "
+            "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000).",
+            ScaleWarning,
+            stacklevel=2,
         )
-        text += "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000)."
-        warnings.warn(text, ScaleWarning, stacklevel=2)
     transport = Transport(cost, solver, memory_limit)
     triple, prepared, pairs = transport.prepared(source, target)
     solved = triple.solve(prepared)
