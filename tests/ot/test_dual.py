@@ -200,10 +200,10 @@ class TestScale:
         """Entries of the plan are right to 12 u |C|/ε ≤ 1e-3, the value to 1e-4 |C|, sums to a tolerance."""
         for share, enough in ((1.01, True), (0.99, False)):
             if dtype == NARROW:  # in float64, such an epsilon is refused
-                scale = Scale((100, 1), 0.0, 1.0, 12 * u / CAP * share)
+                scale = Scale((100, 1), 0.0, 4.0, 4 * 12 * u / CAP * share)
                 assert scale.suffices(dtype) == enough
                 assert (scale.failure_reason(dtype, 0.0, 0.0) is None) == enough
-            scale = Scale((100, 1), -1.0, 1.0, 1e-4 / (18 * u) / share - 2.0)
+            scale = Scale((100, 1), -4.0, 4.0, 4 * 1e-4 / (18 * u) / share - 8.0)
             assert scale.suffices(dtype) == enough
             least = {NARROW: 2e-6, WIDE: 1e-13}[dtype]
             assert self.SCALE.suffices(dtype, share * least) == enough

@@ -44,6 +44,12 @@ class TestExact:
         *_, x, _ = problem()
         assert ad.ExactOT().solve_self(cost_of(x, x)).value == 0
         assert ad.ExactOT().solve_self(cost_of(x, x) + 1).value == pytest.approx(1, abs=1e-12)
+        for share, free in ((0.9e-6, True), (1.1e-6, False)):  # the diagonal, of the largest cost
+            near = cost_of(x, x)
+            near.fill_diagonal_(share * float(near.max()))
+            found = ad.ExactOT().solve_self(near)
+            assert (found.value == 0) == free and found.value_error <= float(near[0, 0])
+            torch.testing.assert_close(found.plan(), torch.eye(40).double() / 40)
         swap = torch.tensor([[0.0, -1.0], [-1.0, 0.0]], dtype=torch.float64)
         blocks = BlockedCost.of(swap.__getitem__, (2, 2), room=1000, like=swap)
         for cost in (swap, blocks):
@@ -59,8 +65,14 @@ class TestExact:
 
     def test_the_error_is_stated_also_where_it_gives_up(self):
         cost, a, b, *_ = problem(200, 200)
+        rounding = 2.0**-52 * (8 + math.sqrt(200)) * float(cost.max())
+        for matrix in (cost, -cost):
+            found = ad.ExactOT().solve(matrix, a, b)
+            (f, g), marginal = found.potentials, found.marginal_error - 2.0**-52
+            gap = abs(found.value - float(a @ f + b @ g)) + max(0.0, float((f[:, None] + g - matrix).max()))
+            wanted = gap + marginal * float(cost.max()) + rounding
+            assert found.value_error == pytest.approx(wanted, abs=1e-16) and wanted < 1e-11
         found = ad.ExactOT().solve(cost, a, b)
-        assert 0 < found.value_error < 1e-12 * 50
         with pytest.warns(ad.ConvergenceWarning, match="max_iter"):
             stopped = ad.ExactOT(max_iter=5).solve(cost, a, b)
         assert not stopped.converged
