@@ -7,11 +7,13 @@ import torch
 from flow_cases import draw, labeled, memberships
 
 import advect as ad
+from advect.transport import notes
+from advect.transport.transport import rounding
 
 
-def words(notes):
-    assert all(len(note.remedy) > 10 and str(note).endswith(note.remedy) for note in notes)
-    return " ".join(note.what for note in notes)
+def words(found):
+    assert all(len(note.remedy) > 10 and str(note).endswith(note.remedy) for note in found)
+    return " ".join(note.what for note in found)
 
 
 def blobs(sizes, seed=0, dim=2, shift=0.0):
@@ -73,6 +75,57 @@ def test_one_of_many_columns_that_carries_most_is_named():
     assert "'feature 3' carries 8" in words(ad.otdd(one, two).notes)
     few = [data.replace(x=data.x[:, 1:3], sample_shape=(2,)) for data in (one, two)]
     assert "Column" not in words(ad.otdd(*few).notes)
+
+
+def test_where_sentences_begin_and_end():
+    """Each condition, just below and just above its bound."""
+    single, count = torch.float32, lambda notes: len(words(notes)) > 0
+    unit = 16 * 2.0**-23  # of float32, but no more than a thousandth of a value; of float64 at least
+    for largest, size, expected in ((3.0, 1.0, 3 * unit), (3.0, 1e-3, 1e-6), (3.0, 0.0, 48 * 2.0**-52)):
+        assert rounding(single, largest, size) == pytest.approx(expected)
+    for values, said in {
+        (10.0, 1.0, 1.089): False,  # a hundredth of the fall
+        (10.0, 1.0, 1.091): True,
+        (10.0, 0.01, 0.0199): False,  # no more than the lowest value
+        (10.0, 0.01, 0.0201): True,
+        (4.0, 4.0 + 7e-6): False,  # rounding
+        (4.0, 4.0 + 9e-6): True,
+        (10.0, -2.0, -1.881): False,
+        (10.0, -2.0, -1.879): True,
+    }.items():
+        assert bool(notes.ended_above(values, single)) == said
+    assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single) == []
+    assert notes.rises((4.0, 4.0 + 9e-6, 3.0, 3.1), 7, single) == [8, 10]
+    assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single, (0.0, 0.0, 0.0)) == [8]
+    assert [count(notes.of_reach(left)) for left in (0.0099, 0.0101)] == [False, True]
+    most = [notes.of_reach(left)[0] for left in (0.49, 0.51, 0.994, 0.9951)]
+    assert ["raise reach" in note.remedy for note in most] == [False, True, True, True]
+    assert [note.what.split()[0] for note in most] == ["49%", "51%", "99%", "99.5%"]
+    assert [count(notes.of_soft_labels(floor)) for floor in (0.0, -1e-9)] == [False, True]
+    assert [count(notes.of_noise(names)) for names in ([], ["a"])] == [False, True]
+    assert "a and b are" in words(notes.of_noise(["a", "b"]))
+    assert "in 1 of 2" in words(notes.of_solver(1, 2)) and "in 1" not in words(notes.of_solver(1, 1))
+    assert notes.of_solver(0, 2) == []
+    for epsilon, largest, lower in ((3.0, 2.0, True), (2.0, 2.0, False), (3.0, None, False)):
+        (note,) = notes.of_unresolved(1.0, 2.0, epsilon, largest)
+        assert note.remedy.startswith("Lower epsilon") == lower
+    few, many = (blobs([9] * k) for k in (5, 6))
+    for data, more in ((few, False), (many, True)):
+        other = data.replace(classes=tuple("uvwxyz"[: len(data.classes)]))
+        said = words(ad.otdd(data, other, cost=ad.GroundCost(label=ad.ByName())).notes)
+        assert "No class name" in said and ("4, …" in said) == more
+
+
+def test_one_column_of_few_and_of_many():
+    """0.8 of the squared distances from five columns on, 0.99 of fewer."""
+    for dim, share, said in ((5, 0.79, 0), (5, 0.81, 1), (4, 0.98, 0), (4, 0.991, 1), (1, 1.0, 0)):
+        x = torch.cat([torch.eye(dim), -torch.eye(dim)]).double()  # equal variances about the mean
+        x[:, 0] *= (share * (dim - 1) / (1 - share)) ** 0.5 if dim > 1 else 1.0
+        data = ad.LabeledDataset(x, [0] * len(x))
+        assert ("Column" in words(ad.otdd(data, data.replace(x=x.flip(0))).notes)) == said
+    x = torch.randn(20, 2, dtype=torch.float64)
+    a, b = (ad.LabeledDataset(x + torch.tensor([gap, 0.0]), [0] * len(x)) for gap in (0.0, 30.0))
+    assert "'feature 1'" in words(ad.otdd(a, b).notes)  # means count too
 
 
 @pytest.mark.parametrize("far", [1e6, 1e15])
