@@ -131,3 +131,71 @@ def test_many_diagonal_laws_against_the_formula():
     weights = torch.rand(300, 290, generator=draw).double()
     slopes = [torch.autograd.grad((weights * d).sum(), numbers) for d in (found, expected)]
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-10, atol=1e-8)
+
+
+@pytest.mark.parametrize(("n", "m", "moves"), [(20, 24, False), (70, 80, False), (80, 70, True)])
+def test_squares_are_used_where_their_error_is_allowed(n, m, moves, monkeypatch):
+    """Eigenvalues of K Kᵀ are off by δ, 4 √(n + m) units of Σ s², and s by min(δ/s, √δ); products in float32 by four
+    units of ‖A‖ ‖B‖. Norms count twice. Elsewhere singular values are computed one by one."""
+    calls, exact, r = [], torch.linalg.svdvals, min(n, m)
+    monkeypatch.setattr(torch.linalg, "svdvals", lambda k: calls.append(len(k)) or exact(k))
+    singular = torch.linspace(1, 0.2, r).double()
+    singular[r - 10 * moves :] = 0
+    left, right, basis = (torch.linalg.qr(torch.randn(k, r).double())[0] for k in (n, m, 90))
+    a, b = (left * singular) @ basis.T, right @ basis.T
+    delta = 4 * (n + m) ** 0.5 * 2.0**-52 * float(singular.square().sum())
+    error = float(torch.minimum(delta / singular, torch.tensor(delta).sqrt()).sum())
+    error += 0 if moves else 4 * 2.0**-23 * float(a.norm() * b.norm())
+    for share, direct in ((1.02, False), (0.98, True)):
+        upper = (2 * singular.sum() + share * 2 * error / 1e-6)[None, None]
+        sides = Factored(a.requires_grad_(moves), (n,)), Factored(b, (m,))
+        norm = nuclear_norms(*sides, upper=upper, rtol=1e-6).detach()
+        assert abs(float(norm - singular.sum())) <= error and bool(calls) == direct
+
+
+@pytest.mark.parametrize("rows", [10, 70])  # in one batch, and pair by pair
+@pytest.mark.parametrize(("lengths", "least"), [((1, 2, 1, 3), 1 / 6), ((3, 0.6, 1, 1), 1 / 10)])
+def test_pairs_are_left_out_where_both_sides_do_not_see_them(rows, lengths, least):
+    """|g_ij| ‖B_j‖ is at most 1e-5 of the mean over j, and |g_ij| ‖A_i‖ of that over i."""
+    generator = torch.Generator().manual_seed(0)
+    parts = torch.randn(4, rows, 90, generator=generator).double()
+    parts = [s * part / part.norm() for s, part in zip(lengths, parts, strict=True)]
+    a, b = torch.cat(parts[:2]), torch.cat(parts[2:])
+    pulls = []
+    for share in (0.0, 0.98, 1.02):
+        weights = torch.tensor([[1.0, share * least * 1e-5], [0.0, 1.0]]).double()
+        leaf = b.clone().requires_grad_()
+        sides = Factored(a, (rows, rows)), Factored(leaf, (rows, rows))
+        norms = nuclear_norms(*sides, upper=torch.full((2, 2), 100.0).double(), rtol=1e-6)
+        (weights * norms).sum().backward()
+        pulls.append(leaf.grad[rows:])
+    assert torch.equal(pulls[1], pulls[0])
+    gap = float((pulls[2] - pulls[0]).norm() / (1e-5 * least * lengths[0]))
+    assert 0.3 < gap < 3
+
+
+@pytest.mark.parametrize("rtol", [0.0, 1e-6])
+@pytest.mark.parametrize("rows", [1, 2, 3, 12])
+def test_small_factors_of_any_rank(rows, rtol):
+    """Products with determinants of either sign, of rank one, and zero: U Vᵀ B and its transpose, from the SVD."""
+    generator = torch.Generator().manual_seed(4)
+    a, b = torch.randn(2, 5, rows, 6, generator=generator, dtype=torch.float64)
+    a[2, -1] *= 1e-7
+    a[3], b[4] = a[3, :1], 0.0
+    weights = torch.rand(5, 5, generator=generator, dtype=torch.float64)
+    products = torch.einsum("ird,jsd->ijrs", a, b)
+    assert rows != 2 or (torch.linalg.det(products) > 0.1).any() and (torch.linalg.det(products) < -0.1).any()
+    left, singular, right = torch.linalg.svd(products, full_matrices=False)
+    polar = (left * (singular > 1e-9)[..., None, :]) @ right * weights[..., None, None]
+    leaves = [part.reshape(-1, 6).clone().requires_grad_() for part in (a, b)]
+    sides = [Factored(leaf, (rows,) * 5) for leaf in leaves]
+    upper = torch.full((5, 5), 1e3).double()
+    for moving in (True, False):
+        with torch.set_grad_enabled(moving):
+            norms = nuclear_norms(*sides, upper=upper, rtol=rtol)
+        torch.testing.assert_close(norms.detach(), singular.sum(dim=-1), rtol=1e-5 if rtol else 1e-12, atol=1e-12)
+        if moving:
+            (weights * norms).sum().backward()
+    wanted = torch.einsum("ijrs,jsd->ird", polar, b), torch.einsum("ijrs,ird->jsd", polar, a)
+    for leaf, pull in zip(leaves, wanted, strict=True):
+        torch.testing.assert_close(leaf.grad, pull.reshape(-1, 6), rtol=1e-7, atol=1e-7)
