@@ -55,7 +55,9 @@ class TestMatrix:
         assert pair.largest == pytest.approx(reach**2 / 2)
         assert pair.rounding(dtype) == pytest.approx(features)
         table = torch.tensor([[0.0, 8.0], [8.0, 0.0]], dtype=dtype)
-        pair = ad.GroundCost(label=lambda *_: table, label_weight=3.0).between(a, a if within else b)
+        pair = ad.GroundCost(label=lambda *_: table, label_weight=3.0).between(
+            a, a if within else b
+        )
         labels, wide, single = 12.0, 2.0**-52, 4e-6 * (dtype == torch.float32)
         means = (2 * u + wide * math.sqrt(3)) * 2 * far
         wanted = features + (8 * u + 16 * wide) * 3 * reach**2 + (4 * u + single) * labels

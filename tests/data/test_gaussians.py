@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.data.laws import Diagonal, Factored, Full
+from advect.data.laws.linalg import centred, symmetric_root
 
 
 def random_laws(k, d, rank=None, seed=0):
@@ -129,6 +130,31 @@ class TestGradients:
         law = ad.Gaussians(torch.zeros(1, 3, dtype=torch.float64), Full(singular))
         ad.bures(law, as_full(*random_laws(2, 3))).sum().backward()
         assert bool(torch.isfinite(singular.grad).all())
+
+    def test_the_root_of_a_matrix_and_its_derivative(self):
+        """In the basis of S the derivative divides by the sums of two roots; 0 on the null space."""
+        basis = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64))[0]
+        values, roots = (torch.tensor(v).double() for v in ([1.0, 1e-8, 0.0], [1.0, 1e-4, 0.0]))
+        leaf = ((basis * values) @ basis.T)[None].requires_grad_()
+        found, pull = symmetric_root(leaf)[0], torch.rand(3, 3, dtype=torch.float64)
+        torch.testing.assert_close(found, (basis * roots) @ basis.T, rtol=0, atol=1e-10)
+        found.backward(pull)
+        inner = (basis.T @ (pull + pull.T) @ basis / 2) / (roots[:, None] + roots)
+        inner[2, 2] = 0
+        expected = basis @ inner @ basis.T
+        torch.testing.assert_close(leaf.grad[0], expected, rtol=1e-6, atol=1e-6 * 1e4)
+
+    def test_points_about_their_common_centre(self):
+        x, y = (torch.randn(n, 2, dtype=torch.float64) + 1e6 for n in (5, 7))
+        masses = tuple(torch.rand(n, dtype=torch.float64) for n in (5, 7))
+        for given in (None, masses):
+            a, b = given or (torch.ones(5).double(), torch.ones(7).double())
+            one, two = centred(x, y, given)
+            middle = a / a.sum() @ one + b / b.sum() @ two
+            assert middle.tolist() == pytest.approx([0, 0], abs=1e-8)
+            torch.testing.assert_close(one - two[:5], x - y[:5])
+            own = centred(x, x, given and (a, a))
+            assert own[0] is own[1] and (a @ own[0]).tolist() == pytest.approx([0, 0], abs=1e-8)
 
 
 class TestEstimates:

@@ -153,7 +153,6 @@ class TestControl:
         reduced = few.energies(a, b, seeded(), reduce_noise=True)
         assert torch.equal(few.energies(a, b, seeded()), reduced)
 
-
     def test_the_weight_of_each_line_is_a_regression_on_the_other_folds(self):
         v, c = torch.randn(2, 53, generator=seeded(), dtype=torch.float64) + 3
         v = v + 0.7 * c

@@ -18,7 +18,9 @@ from advect.maps.neural import Autoencoder, Carrier, Pushforward, Velocity, is_i
 def test_the_autoencoder_is_that_of_the_paper(shape, inner):
     """Two convolutions that halve an image, five fully connected layers, and the same in reverse."""
     network, colours = Autoencoder(shape), shape[2] if len(shape) == 3 else 1
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)]
+    layers = [
+        layer for layer in network.modules() if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+    ]
     sizes = []
     for layer in layers:
         layer.register_forward_hook(lambda _, given, made: sizes.append(tuple(made.shape[1:])))
@@ -51,7 +53,11 @@ def test_the_velocity_by_hand():
     nn.init.normal_(network.last.bias)
     angles = np.pi * np.outer(t, [1, 2, 3, 4])
     waves = np.concatenate([t[:, None], np.cos(angles), np.sin(angles)], axis=1)
-    h = network.first(x.reshape(5, 4)) + network.time(torch.tensor(waves).float()) + network.label(y)
+    h = (
+        network.first(x.reshape(5, 4))
+        + network.time(torch.tensor(waves).float())
+        + network.label(y)
+    )
     assert len(network.inner) == 2 and len(network.label.weight) == 4
     for layer in network.inner:
         h = h + layer(h * torch.sigmoid(h))
@@ -115,7 +121,9 @@ class TestFit:
         assert min(abs(error / fitted.held_out_error_ - 1) for error in errors) < 1e-6
 
     def test_more_epochs_and_restarts_never_keep_a_worse_network(self):
-        errors = [self.fit(epochs=e, restarts=r)[2].held_out_error_ for e, r in ((0, 1), (3, 1), (3, 2))]
+        errors = [
+            self.fit(epochs=e, restarts=r)[2].held_out_error_ for e, r in ((0, 1), (3, 1), (3, 2))
+        ]
         assert errors[0] > errors[1] >= errors[2]
 
     def test_a_start_ends_after_five_epochs_without_improvement(self):

@@ -5,7 +5,6 @@ bound; so both are compared with what they stand for."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from oracles import cost as cost_of, primal_value
@@ -35,9 +34,7 @@ class Point:
         f, g = (0.1 * torch.randn(k, generator=generator, dtype=WIDE) for k in (n, m))
         self.cost, self.a, self.b = cost_of(x, y + 0.4), a / a.sum(), b / b.sum()
         self.rho = RHO if penalised else math.inf
-        self.marginals = (
-            Penalised(self.a, self.b, RHO) if penalised else Balanced(self.a, self.b)
-        )
+        self.marginals = Penalised(self.a, self.b, RHO) if penalised else Balanced(self.a, self.b)
         self.kernel = DenseCost(self.cost).kernel()
         self.f, self.g = self.marginals.absorb(f + 3.0, g, EPSILON, WIDE)
         self.kernel.fill(self.f, self.g, EPSILON)
@@ -83,7 +80,9 @@ class TestProximalSteps:
         best = logsumexp((f[:, None] - at.cost).numpy() / EPSILON, b=at.a[:, None], axis=0)
         best = -EPSILON / (1 + EPSILON / at.rho) * torch.as_tensor(best)
         torch.testing.assert_close(at.g + EPSILON * v.log(), best)
-        u = at.marginals.row_scaling(at.kernel.times(at.b * v))  # the dual in units of ε, up to a constant
+        u = at.marginals.row_scaling(
+            at.kernel.times(at.b * v)
+        )  # the dual in units of ε, up to a constant
         rise = float(at.marginals.dual(u, v) - at.marginals.dual(at.u, at.v))
         assert EPSILON * rise == pytest.approx(at.dual(best)[0] - value, rel=1e-9)
         assert rise > 0
@@ -100,7 +99,11 @@ class TestProximalSteps:
 
     def test_absorbing_keeps_the_plan_and_removes_the_common_drift(self, penalised):
         """Means are equal, or, with a penalty, the masses that the potentials imply."""
-        at, f, g = Point(penalised), torch.linspace(0, 1, 9).double(), torch.linspace(5, 4, 7).double()
+        at, f, g = (
+            Point(penalised),
+            torch.linspace(0, 1, 9).double(),
+            torch.linspace(5, 4, 7).double(),
+        )
         one, two = at.marginals.absorb(f, g, EPSILON, WIDE)
         torch.testing.assert_close(one[:, None] + two, f[:, None] + g)
         if penalised:
@@ -153,7 +156,9 @@ def test_the_certificate_of_any_potentials(ends):
 def test_the_marginal_error_of_given_potentials():
     """The L1 error of both marginals; None as soon as that of the rows is above what is allowed."""
     at = Point(False)
-    f, g = at.marginals.absorb(at.potentials[0] + EPSILON * math.log(1.1), at.potentials[1], EPSILON, WIDE)
+    f, g = at.marginals.absorb(
+        at.potentials[0] + EPSILON * math.log(1.1), at.potentials[1], EPSILON, WIDE
+    )
     at.kernel.fill(f, g, EPSILON)
     rows, columns = (at.plan(f, g).sum(dim) for dim in (1, 0))
     error = float((rows - at.a).abs().sum() + (columns - at.b).abs().sum())
@@ -176,12 +181,17 @@ class TestScale:
             assert Scale(shape, 0.0, 3.0, 0.5).sums_rounding(dtype) == pytest.approx(18 * u)
         rounding, find = 4 * u * (6 + 9 + 3) + 18 * u * (15.0 + 0.5), self.SCALE.value_error
         for residual in (0.0, 1e-3):
-            found = find(dtype, residual, self.EXTREMES), find(dtype, residual, self.EXTREMES, matched=False)
+            found = (
+                find(dtype, residual, self.EXTREMES),
+                find(dtype, residual, self.EXTREMES, matched=False),
+            )
             wanted = residual * 15 / 2 + rounding, residual * 15.5 + rounding
             assert found == pytest.approx(wanted, rel=1e-12)
         swapped = find(dtype, 1e-3, self.EXTREMES[2:] + self.EXTREMES[:2])
         assert swapped == find(dtype, 1e-3, self.EXTREMES)
-        assert find(dtype, math.inf, self.EXTREMES) == find(dtype, math.nan, self.EXTREMES) == math.inf
+        assert (
+            find(dtype, math.inf, self.EXTREMES) == find(dtype, math.nan, self.EXTREMES) == math.inf
+        )
 
     @UNITS
     def test_error_of_a_penalised_value(self, dtype, u):
@@ -189,7 +199,9 @@ class TestScale:
         f, g = torch.tensor([-1.0, 6.0]).double(), torch.tensor([-9.0, 1.0]).double()
         rounding, sums = 4 * u * (6 + 9 + 3) + 18 * u * 0.5, 18 * u
         for one, two in ((f, g), (g, f)):
-            find = lambda gap, off, rho, f=one, g=two: self.SCALE.gap_error(dtype, gap, off, rho, f, g)
+            find = lambda gap, off, rho, f=one, g=two: self.SCALE.gap_error(
+                dtype, gap, off, rho, f, g
+            )
             assert find(1e-4, 1.0, 2.0) == pytest.approx(2e-4 + 4 * sums**2 + rounding, rel=1e-12)
             assert find(0.0, 1.0, 5.0) == pytest.approx(10 * sums**2 + rounding, rel=1e-12)
             assert find(1.0, 1e-3, 2.0) == pytest.approx((5e-4 + sums) * 15 + rounding, rel=1e-12)

@@ -69,7 +69,9 @@ class TestExact:
         for matrix in (cost, -cost):
             found = ad.ExactOT().solve(matrix, a, b)
             (f, g), marginal = found.potentials, found.marginal_error - 2.0**-52
-            gap = abs(found.value - float(a @ f + b @ g)) + max(0.0, float((f[:, None] + g - matrix).max()))
+            gap = abs(found.value - float(a @ f + b @ g)) + max(
+                0.0, float((f[:, None] + g - matrix).max())
+            )
             wanted = gap + marginal * float(cost.max()) + rounding
             assert found.value_error == pytest.approx(wanted, abs=1e-16) and wanted < 1e-11
         found = ad.ExactOT().solve(cost, a, b)

@@ -80,8 +80,14 @@ def test_one_of_many_columns_that_carries_most_is_named():
 def test_where_sentences_begin_and_end():
     """Each condition, just below and just above its bound."""
     single, count = torch.float32, lambda notes: len(words(notes)) > 0
-    unit = 16 * 2.0**-23  # of float32, but no more than a thousandth of a value; of float64 at least
-    for largest, size, expected in ((3.0, 1.0, 3 * unit), (3.0, 1e-3, 1e-6), (3.0, 0.0, 48 * 2.0**-52)):
+    unit = (
+        16 * 2.0**-23
+    )  # of float32, but no more than a thousandth of a value; of float64 at least
+    for largest, size, expected in (
+        (3.0, 1.0, 3 * unit),
+        (3.0, 1e-3, 1e-6),
+        (3.0, 0.0, 48 * 2.0**-52),
+    ):
         assert rounding(single, largest, size) == pytest.approx(expected)
     for values, said in {
         (10.0, 1.0, 1.089): False,  # a hundredth of the fall
@@ -104,7 +110,9 @@ def test_where_sentences_begin_and_end():
     assert [count(notes.of_soft_labels(floor)) for floor in (0.0, -1e-9)] == [False, True]
     assert [count(notes.of_noise(names)) for names in ([], ["a"])] == [False, True]
     assert "a and b are" in words(notes.of_noise(["a", "b"]))
-    assert "in 1 of 2" in words(notes.of_solver(1, 2)) and "in 1" not in words(notes.of_solver(1, 1))
+    assert "in 1 of 2" in words(notes.of_solver(1, 2)) and "in 1" not in words(
+        notes.of_solver(1, 1)
+    )
     assert notes.of_solver(0, 2) == []
     for epsilon, largest, lower in ((3.0, 2.0, True), (2.0, 2.0, False), (3.0, None, False)):
         (note,) = notes.of_unresolved(1.0, 2.0, epsilon, largest)

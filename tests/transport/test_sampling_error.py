@@ -86,7 +86,9 @@ def test_scale_and_levels():
 
 def test_errors_of_values_and_of_energies_by_hand():
     """δ√(2E) = δE/√(2E), at most √(2 (E + δE)); and back."""
-    assert check_level(0.95) == pytest.approx(1.959964) and check_level(0.5) == pytest.approx(0.674490)
+    assert check_level(0.95) == pytest.approx(1.959964) and check_level(0.5) == pytest.approx(
+        0.674490
+    )
     for value, error, expected in ((2.0, 0.5, 0.25), (2.0, 40.0, 84**0.5), (0.0, 8.0, 4.0)):
         assert value_error(value, error) == pytest.approx(expected)
     for error in (0.0, 0.1, 9.6, 9.7, 50.0):  # both are the same at (1 + √2) · 2²

@@ -329,7 +329,10 @@ def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
     # The remaining rows are decomposed again at their scale, after rounding errors along the finished
     # directions are removed.
     small = right[~large]
-    small = small - (small @ directions.mT) @ directions
+    for _ in range(
+        2
+    ):  # twice, as directions of nearly equal values are at right angles to 1e-4 only
+        small = small - (small @ directions.mT) @ directions
     if len(small) and float(torch.linalg.vector_norm(small, dim=1).max()) > least:
         factor = factor + left[:, ~large] @ _polar(small, least)[0]
     return factor, singular
