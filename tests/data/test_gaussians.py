@@ -147,14 +147,65 @@ class TestGradients:
     def test_points_about_their_common_centre(self):
         x, y = (torch.randn(n, 2, dtype=torch.float64) + 1e6 for n in (5, 7))
         masses = tuple(torch.rand(n, dtype=torch.float64) for n in (5, 7))
-        for given in (None, masses):
-            a, b = given or (torch.ones(5).double(), torch.ones(7).double())
-            one, two = centred(x, y, given)
+        for known in (None, masses):
+            a, b = known or (torch.ones(5).double(), torch.ones(7).double())
+            one, two = centred(x, y, known)
             middle = a / a.sum() @ one + b / b.sum() @ two
             assert middle.tolist() == pytest.approx([0, 0], abs=1e-8)
             torch.testing.assert_close(one - two[:5], x - y[:5])
-            own = centred(x, x, given and (a, a))
+            own = centred(x, x, known and (a, a))
             assert own[0] is own[1] and (a @ own[0]).tolist() == pytest.approx([0, 0], abs=1e-8)
+
+
+class TestForms:
+    @staticmethod
+    def forms(k=4, d=3):
+        factors = torch.randn(k, d, d, dtype=torch.float64)
+        uneven = Factored(torch.randn(1 + 2 + 3 + 5, d).double(), (1, 2, 3, 5))
+        full = Full(factors.mT @ factors)
+        return (
+            full,
+            uneven,
+            Factored(factors.reshape(-1, d), (d,) * k),
+            Diagonal(factors[:, 0].abs()),
+        )
+
+    def test_every_form_agrees_with_its_matrices(self):
+        directions, rows = torch.randn(3, 6, dtype=torch.float64), torch.tensor([2, 0])
+        for form in self.forms():
+            dense = form.dense()
+            torch.testing.assert_close(form.scales().square(), dense.diagonal(dim1=1, dim2=2))
+            torch.testing.assert_close(form.traces(), dense.diagonal(dim1=1, dim2=2).sum(dim=1))
+            along = torch.stack([(directions * (s @ directions)).sum(0) for s in dense], dim=1)
+            torch.testing.assert_close(form.along(directions), along)
+            torch.testing.assert_close(form.take(rows).dense(), dense[rows])
+            torch.testing.assert_close(form.compressed.dense(), dense)
+            assert max(form.compressed.sizes) <= 3
+
+    def test_laws_of_a_mixture(self):
+        """μ = Σ p μ_i and S = Σ p (S_i + (μ_i − μ)(μ_i − μ)ᵀ); equal weights where there is no mass."""
+        means, groups = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 0, 2])
+        for form in self.forms():
+            for mass in ([1.0, 2.0, 3.0, 4.0], [1.0, 0.0, 3.0, 0.0]):
+                found = ad.Gaussians(means, form).joined(groups, torch.tensor(mass), 3)
+                assert not found.means[1].any() and not found.covariances()[1].any()
+                for group in (0, 2):
+                    own = groups == group
+                    p = torch.tensor(mass).double()[own]
+                    p = p / p.sum() if p.sum() > 0 else torch.full((2,), 0.5).double()
+                    middle = p @ means[own]
+                    gaps = means[own] - middle
+                    spread = (
+                        p[:, None, None] * (form.dense()[own] + gaps[:, :, None] * gaps[:, None])
+                    ).sum(0)
+                    torch.testing.assert_close(found.means[group], middle)
+                    torch.testing.assert_close(found.covariances()[group], spread)
+
+    def test_one_covariance_at_two_means(self):
+        means = torch.randn(4, 3, dtype=torch.float64)
+        for form in self.forms():
+            a, b = (ad.Gaussians(means + shift, form) for shift in (0, 1))
+            torch.testing.assert_close(ad.bures(a, b).diagonal(), torch.full((4,), 3.0).double())
 
 
 class TestEstimates:

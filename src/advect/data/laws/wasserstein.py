@@ -76,6 +76,8 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0) -> Tensor:
         traces = factors[0].traces()
         traces = traces[:, None] + (traces if a is b else factors[1].traces())
         norms = nuclear_norms(*factors, upper=distances + traces, rtol=rtol)
+        if a is not b and factors[0] is factors[1]:  # the same covariances at other means
+            norms = norms + torch.diag(traces.diagonal() / 2)
         distances = distances + (traces - 2 * norms).clamp_min(0)
     if a is b:
         distances = distances * (1 - torch.eye(len(distances)).to(distances))
