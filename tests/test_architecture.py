@@ -1,6 +1,4 @@
-"""The house rules that a machine can check: layers, one-way imports, a light import, drawing only
-where it belongs.
-"""
+"""The house rules that a machine can check: layers, one-way imports, a light import, drawing only where it belongs."""
 
 import ast
 import re
@@ -70,9 +68,7 @@ def nodes(path: Path) -> list[ast.AST]:
 
 @cache
 def imported_modules(path: Path) -> set[str]:
-    """Modules of the package that a file imports, at its top or anywhere else, or names to
-    ``import_module``.
-    """
+    """Modules of the package that a file imports, at its top or anywhere else, or names to ``import_module``."""
     found = set()
     for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and room(node.module) == "advect":
@@ -120,8 +116,7 @@ def test_no_two_files_import_each_other_even_in_functions():
         name: {other for other in others if (room(name), room(other)) not in DOORS}
         for name, others in graph.items()
     }
-    # a package's file of names stands for its modules: importing a module runs it first, but names
-    # no one
+    # a package's file of names stands for its modules: importing a module runs it first, but names no one
     for name in graph:
         graph[name] -= {name}
     TopologicalSorter(graph).prepare()  # raises CycleError with the cycle

@@ -1,6 +1,4 @@
-"""Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that
-must hold.
-"""
+"""Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that must hold."""
 
 from __future__ import annotations
 

@@ -239,8 +239,7 @@ def shifted_blobs():
 
 
 class TestNearTheTarget:
-    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own
-    error."""
+    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own error."""
 
     @staticmethod
     def exact(result, target):

@@ -130,8 +130,7 @@ class TestLawVelocities:
         ids=["fl", "fl-bures", "vl"],
     )
     def test_tight_classes_do_not_explode(self, dynamics, integrator, spread):
-        # Once: from a spread of 1e-4 against 1 the value went from 2.15 to 546, and Bures motion
-        # with momentum to infinity.
+        # Once: from a spread of 1e-4 against 1 the value went from 2.15 to 546, and Bures motion with momentum to infinity.
         y = torch.arange(30) % 3
         middles = 3 * draw(3, 3, seed=1)
         source = ad.LabeledDataset((middles[y] + spread * draw(30, 3, seed=2)).float(), y)

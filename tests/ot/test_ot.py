@@ -121,9 +121,7 @@ class TestSinkhorn:
         assert found.converged and found.value == pytest.approx(reference * scale, rel=rel)
 
     def test_groups_that_float32_cannot_connect(self):
-        """Two far groups whose masses differ a little: the surplus has to cross where exp(−C/ε)
-        underflows in float32.
-        """
+        """Two far groups whose masses differ a little: the surplus has to cross where exp(−C/ε) underflows in float32."""
         generator = torch.Generator().manual_seed(0)
         x, y = (torch.randn(600, 2, generator=generator) for _ in range(2))
         x[:300, 0] += 60

@@ -1,6 +1,4 @@
-"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, and
-mini-batches.
-"""
+"""Bounded memory: solves in blocks of rows against dense ones, the size of what is allocated, and mini-batches."""
 
 import weakref
 
@@ -14,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
 from advect.ot import divergence
+from advect.ot.cost import BlockedCost
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +32,8 @@ def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
 
 
 class Held(TorchDispatchMode):
-    """The most bytes that tensors held at any time, the most entries of a tensor in float64, and how
-    many exponentials were taken.
-    """
+    """The most bytes that tensors held at any time, the most entries of a tensor in float64, and how many exponentials were
+    taken."""
 
     def __init__(self):
         super().__init__()
@@ -175,6 +173,28 @@ def test_a_limit_is_kept(limit):
     assert (held.most < 1.5 * cost.nbytes) == (limit is not None)
 
 
+@pytest.mark.every_case
+@pytest.mark.parametrize("matrices", [0.99, 1.01, 1.99, 2.01])
+def test_what_fits_is_computed_once(matrices):
+    """Costs and K, or one over the other, beside three blocks of rows; else each product computes costs again."""
+    (x, y, a, b), made = clouds(), []
+    matrix = cost_of(x, y)
+    step = 9_000 // 180  # rows of a block
+    room = int((matrices * 220 + 3 * step) * 180 * 8)
+    make = lambda rows: made.append(len(matrix[rows])) or matrix[rows]
+    cost = BlockedCost.of(make, (220, 180), room=room, like=matrix)
+    with Held() as held:
+        found = ad.Sinkhorn(0.02).solve(cost, a, b)
+    passes = 1 if matrices > 1 else found.n_iter + 1
+    assert sum(made) == 220 * passes
+    assert (held.exponentials <= 10 * matrix.numel()) == (matrices > 1)
+    plan = found.coupling @ y
+    assert sum(made) == 220 * (passes + (matrices < 1)) and plan.shape == (220, 3)
+    found.released()
+    torch.testing.assert_close(found.coupling @ y, plan)
+    assert sum(made) == 220 * (passes + 1 + (matrices < 1))
+
+
 @pytest.mark.parametrize(("room", "used"), [(0.5, 0.3), (1, 0.8), (3, 1.8), (6, 3.5)])
 def test_a_distance_holds_no_more_than_its_limit_and_makes_use_of_it(room, used):
     """In matrices; all three, with what a solve takes beside them, are kept from six on."""
@@ -196,9 +216,8 @@ WORK = {  # epsilon, reach: iterations of a cold solve, and exponentials for eac
 @pytest.mark.parametrize(("case", "most"), WORK.items(), ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_work_of_a_cold_start(case, most, dtype):
-    """Annealing, Newton steps and absorptions are worth their while; a large problem in float32 has no
-    matrix in float64.
-    """
+    """Annealing, Newton steps and absorptions are worth their while; a large problem in float32 has no matrix in
+    float64."""
     x, y, a, b = clouds()
     cost = cost_of(x, y).to(dtype)
     with Held() as held:
@@ -221,8 +240,7 @@ class TestMiniBatch:
     @pytest.mark.parametrize("batches", [None, 1, 2, 9])
     @pytest.mark.parametrize("heavy", [1.0, 500.0])
     def test_drawn_samples_move_by_their_transport_and_others_stay(self, batches, heavy):
-        # Once: a mean over parts with equal weights moved the samples of light parts many times too
-        # far.
+        # Once: a mean over parts with equal weights moved the samples of light parts many times too far.
         generator = torch.Generator().manual_seed(0)
         shift = torch.tensor([5.0, -2.0])
         x, weights = torch.randn(101, 2, generator=generator), torch.ones(101)
@@ -267,6 +285,9 @@ class TestMiniBatch:
         assert len(values) == 3 and sum(masses) == pytest.approx(1.0)
         masses, values = (torch.tensor(part, dtype=torch.float64) for part in (masses, values))
         assert solved.value == pytest.approx(float(masses @ values), rel=1e-8)
+        assert [float(part.sum()) for part in solved.contributions] == pytest.approx(
+            [solved.value / 2] * 2
+        )
         assert sorted(solved.values) == pytest.approx(sorted(values.tolist()), rel=1e-8)
         spread = (1.5 * (masses * (values - solved.value)).square().sum()).sqrt()
         assert solved.standard_error == pytest.approx(float(spread), rel=1e-6)

@@ -218,9 +218,8 @@ class TestFlow:
         assert result.unconverged == 4 and "in 4 of 4 evaluations" in words(result.notes)
 
     def test_mixed(self):
-        """Two classes that are drawn into one place have mixed, unless they were never apart or the
-        target asks for it: there they overlap, or are fewer.
-        """
+        """Two classes that are drawn into one place have mixed, unless they were never apart or the target asks for it:
+        there they overlap, or are fewer."""
         apart = blobs([50, 50])
         one_place, overlapping = (apart.replace(x=draw(100, 2, seed=seed)) for seed in (3, 4))
         one, none = (ad.LabeledDataset(one_place.x + 1, labels) for labels in ([0] * 100, None))

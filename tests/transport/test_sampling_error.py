@@ -35,9 +35,8 @@ COSTS = {
 
 @pytest.mark.parametrize("name", COSTS)
 def test_the_first_order_is_that_of_differences(name):
-    """Var = Σ w² (ψ − mean of the class)² n/(n − 1), with ψ what more mass at a sample adds to the
-    energy, by differences.
-    """
+    """Var = Σ w² (ψ − mean of the class)² n/(n − 1), with ψ what more mass at a sample adds to the energy, by
+    differences."""
     (cost, tol), solver = COSTS[name], ad.Sinkhorn(epsilon=1.0, tol=1e-11)
     # classes that overlap: else the energy has a kink where their shares meet
     sides = [draw(24, 0.0, 0, apart=0.5), draw(20, 1.0, 1, apart=0.5)]
