@@ -327,9 +327,7 @@ class TestSample:
             draw = data.sample(n, balanced=balanced, generator=seeded(seed))
             kept = rows(draw)
             assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
-            assert_allclose(
-                draw.weights, w[kept] / w[kept].sum(), rtol=1e-14
-            )  # relative weights stay
+            assert_allclose(draw.weights, w[kept] / w[kept].sum(), rtol=1e-14)
             assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
             assert not balanced or draw.counts == dict.fromkeys(data.classes, 0) | wanted
 

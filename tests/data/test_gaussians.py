@@ -44,20 +44,6 @@ class TestBures:
             expected = oracles.bures_by_roots(*a, *b)
             assert float(got[i, j]) == pytest.approx(expected, abs=1e-10 * max(1, expected))
 
-    def test_fewer_samples_than_dimensions(self):
-        """Projecting both laws to the joint span of their factors changes nothing, and makes the textbook formula apply."""
-        a, b = random_laws(1, 40, 6), random_laws(1, 40, 9, seed=1)
-        (means_a, factors_a), (means_b, factors_b) = a, b
-        basis = torch.linalg.qr(torch.cat([factors_a[0], factors_b[0], means_a, means_b]).T)[0]
-        small = [(z @ basis).numpy() for z in (means_a[0], factors_a[0], means_b[0], factors_b[0])]
-        jitter = 1e-14 * np.eye(17)
-        small_a, small_b = (small[k].T @ small[k] + jitter for k in (1, 3))
-        expected = oracles.bures_by_roots(small[0], small_a, small[2], small_b)
-        got = float(ad.bures(as_factored(*a), as_factored(*b)))
-        # the roots of the singular matrices are the less exact side
-        assert got == pytest.approx(expected, rel=1e-6)
-        assert got == pytest.approx(float(ad.bures(as_full(*a), as_full(*b))), rel=1e-6)
-
     def test_commuting_laws_in_closed_form(self):
         deviations_a, deviations_b = (torch.rand(k, 5, dtype=torch.float64) for k in (2, 3))
         means_a, means_b = (torch.randn(k, 5, dtype=torch.float64) for k in (2, 3))
@@ -156,41 +142,14 @@ class TestGradients:
             assert own[0] is own[1] and (a @ own[0]).tolist() == pytest.approx([0, 0], abs=1e-8)
 
 
-class TestForms:
-    @staticmethod
-    def forms(k=4, d=3):
-        factors = torch.randn(k, d, d, dtype=torch.float64)
-        uneven = Factored(torch.randn(1 + 2 + 3 + 5, d).double(), (1, 2, 3, 5))
-        full = Full(factors.mT @ factors)
-        return (
-            full,
-            uneven,
-            Factored(factors.reshape(-1, d), (d,) * k),
-            Diagonal(factors[:, 0].abs()),
-        )
-
-    def test_laws_of_a_mixture(self):
-        """μ = Σ p μ_i and S = Σ p (S_i + (μ_i − μ)(μ_i − μ)ᵀ); equal weights where there is no mass."""
-        means, groups = torch.randn(4, 3, dtype=torch.float64), torch.tensor([0, 2, 0, 2])
-        for form in self.forms():
-            for mass in ([1.0, 2.0, 3.0, 4.0], [1.0, 0.0, 3.0, 0.0]):
-                found = ad.Gaussians(means, form).joined(groups, torch.tensor(mass), 3)
-                assert not found.means[1].any() and not found.covariances()[1].any()
-                for group in (0, 2):
-                    own = groups == group
-                    p = torch.tensor(mass).double()[own]
-                    p = p / p.sum() if p.sum() > 0 else torch.full((2,), 0.5).double()
-                    middle = p @ means[own]
-                    gaps = means[own] - middle
-                    spread = (
-                        p[:, None, None] * (form.dense()[own] + gaps[:, :, None] * gaps[:, None])
-                    ).sum(0)
-                    torch.testing.assert_close(found.means[group], middle)
-                    torch.testing.assert_close(found.covariances()[group], spread)
-
+class TestShared:
     def test_one_covariance_at_two_means(self):
-        means = torch.randn(4, 3, dtype=torch.float64)
-        for form in self.forms():
+        means, factors = random_laws(4, 3)
+        for form in (
+            Full(factors.mT @ factors),
+            as_factored(means, factors).covariance,
+            Diagonal(means),
+        ):
             a, b = (ad.Gaussians(means + shift, form) for shift in (0, 1))
             torch.testing.assert_close(ad.bures(a, b).diagonal(), torch.full((4,), 3.0).double())
 

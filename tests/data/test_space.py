@@ -370,9 +370,7 @@ def test_signs_do_not_depend_on_the_order_of_samples() -> None:
         space = FeatureSpace.fit(dataset(line[order]), dataset(line), project=1)
         expected = -(2**0.5) * torch.linspace(-1, 1, 12)[:, None]
         torch.testing.assert_close(space.apply(line), expected)
-    near = line * torch.tensor(
-        [1.0, 1.001]
-    )  # the largest loading is positive, however near another is
+    near = line * torch.tensor([1.0, 1.001])  # the largest loading is positive
     space = FeatureSpace.fit(dataset(near), dataset(near), project=1)
     assert float(space.apply(near[:1])) < 0
 

@@ -80,9 +80,8 @@ class TestProximalSteps:
         best = logsumexp((f[:, None] - at.cost).numpy() / EPSILON, b=at.a[:, None], axis=0)
         best = -EPSILON / (1 + EPSILON / at.rho) * torch.as_tensor(best)
         torch.testing.assert_close(at.g + EPSILON * v.log(), best)
-        u = at.marginals.row_scaling(
-            at.kernel.times(at.b * v)
-        )  # the dual in units of ε, up to a constant
+        u = at.marginals.row_scaling(at.kernel.times(at.b * v))
+        # the dual in units of ε, up to a constant
         rise = float(at.marginals.dual(u, v) - at.marginals.dual(at.u, at.v))
         assert EPSILON * rise == pytest.approx(at.dual(best)[0] - value, rel=1e-9)
         assert rise > 0
@@ -99,11 +98,7 @@ class TestProximalSteps:
 
     def test_absorbing_keeps_the_plan_and_removes_the_common_drift(self, penalised):
         """Means are equal, or, with a penalty, the masses that the potentials imply."""
-        at, f, g = (
-            Point(penalised),
-            torch.linspace(0, 1, 9).double(),
-            torch.linspace(5, 4, 7).double(),
-        )
+        at, f, g = Point(penalised), torch.arange(9.0).double(), torch.arange(5.0, -2, -1).double()
         one, two = at.marginals.absorb(f, g, EPSILON, WIDE)
         torch.testing.assert_close(one[:, None] + two, f[:, None] + g)
         if penalised:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from flow_cases import labeled as classes_of
 from internals import float32_iterations, small_blocks
-from oracles import cost as cost_of
+from oracles import cost as cost_of, weighted_points
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import advect as ad
@@ -21,14 +21,9 @@ def as_large(monkeypatch):
     float32_iterations(monkeypatch, 1_000)
 
 
-def clouds(n=220, m=180, d=3, dtype=torch.float64, zeros=False):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(n, d, generator=generator, dtype=torch.float64)
-    y = torch.rand(m, d, generator=generator, dtype=torch.float64) + 0.3
-    a, b = (torch.rand(k, generator=generator, dtype=torch.float64) + 0.1 for k in (n, m))
-    if zeros:
-        a[: n // 3], b[-m // 4 :] = 0, 0
-    return x.to(dtype), y.to(dtype), a / a.sum(), b / b.sum()
+def clouds(dtype=torch.float64, zeros=False):
+    x, y, a, b = weighted_points(220, 180, zeros=zeros)
+    return x.to(dtype), y.to(dtype), a, b
 
 
 class Held(TorchDispatchMode):

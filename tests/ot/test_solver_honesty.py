@@ -106,21 +106,6 @@ class TestSmallEpsilon:
         for gradient in self.gradients(NARROW, epsilon):
             assert float((gradient - exact).norm() / exact.norm()) < 1e-4  # once: 2.5 to 30 %
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4])
-    @pytest.mark.parametrize("share", [0.3, 0.02, 0.002])
-    def test_a_loose_tolerance_states_what_it_leaves(self, share, tol, float32_iterations):
-        a, b = clouds(n=120)
-        cost = cost_of(a.x, b.x)
-        solver = ad.Sinkhorn(share * float(cost.mean()), tol=tol)
-        truth = ad.Sinkhorn(solver.epsilon, tol=1e-12).solve(cost).value
-        for given in (cost, cost.float()):
-            solution = solver.solve(given)
-            rounding = 6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0  # of the cost
-            stated = solution.value_error + rounding
-            assert solution.converged
-            assert abs(solution.value - truth) <= stated <= tol * float(cost.max())
-
 
 class TestPlans:
     @pytest.mark.slow

@@ -7,12 +7,7 @@ import pytest
 import torch
 
 import advect as ad
-from advect.transport.sampling_error import (
-    between_values,
-    check_level,
-    energy_error_of,
-    value_error,
-)
+from advect.transport import sampling_error as errors
 
 
 def draw(n: int, shift: float, seed: int, dim: int = 3, apart: float = 4.0) -> ad.LabeledDataset:
@@ -85,17 +80,20 @@ def test_scale_and_levels():
 
 def test_errors_of_values_and_of_energies_by_hand():
     """δ√(2E) = δE/√(2E), at most √(2 (E + δE)); and back."""
-    assert check_level(0.95) == pytest.approx(1.959964) and check_level(0.5) == pytest.approx(
-        0.674490
-    )
+    assert errors.check_level(0.95) == pytest.approx(1.959964) and errors.check_level(
+        0.5
+    ) == pytest.approx(0.674490)
     for value, error, expected in ((2.0, 0.5, 0.25), (2.0, 40.0, 84**0.5), (0.0, 8.0, 4.0)):
-        assert value_error(value, error) == pytest.approx(expected)
+        assert errors.value_error(value, error) == pytest.approx(expected)
     for error in (0.0, 0.1, 9.6, 9.7, 50.0):  # both are the same at (1 + √2) · 2²
-        assert energy_error_of(2.0, value_error(2.0, error)) == pytest.approx(error)
-    assert energy_error_of(0.0, 4.0) == 8.0
-    assert between_values(4.0, 1.5) == (1.0, 7**0.5) and between_values(1.0, 1.0) == (0.0, 3**0.5)
+        assert errors.energy_error_of(2.0, errors.value_error(2.0, error)) == pytest.approx(error)
+    assert errors.energy_error_of(0.0, 4.0) == 8.0
+    assert errors.between_values(4.0, 1.5) == (1.0, 7**0.5) and errors.between_values(1.0, 1.0) == (
+        0.0,
+        3**0.5,
+    )
     for parts in ((math.nan, 1.0), (1.0, math.nan)):
-        assert all(map(math.isnan, between_values(*parts)))
+        assert all(map(math.isnan, errors.between_values(*parts)))
 
 
 def test_carried_laws_and_samples_without_weight_do_not_vary():
