@@ -108,14 +108,9 @@ class TestLawVelocities:
         assert_close(velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize(
-        ("dynamics", "dim", "kind"),
-        [
-            (ad.JointFixedLabels(), 3, Factored),
-            (ad.JointFixedLabels(), 70, Factored),
-            (ad.JointVariableLabels(), 3, Full),
-            (ad.JointVariableLabels(), 9, Diagonal),
-        ],
-    )
+        ("dynamics", "dim", "kind"), [(ad.JointFixedLabels(), 3, Factored), (ad.JointFixedLabels(), 70, Factored),
+        (ad.JointVariableLabels(), 3, Full), (ad.JointVariableLabels(), 9, Diagonal)],
+    )  # fmt: skip
     def test_defaults_follow_the_dimension(self, dynamics, dim, kind):
         assert isinstance(dynamics.start(labeled([3, 4], dim, 1)).law.covariance, kind)
 

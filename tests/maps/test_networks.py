@@ -18,10 +18,8 @@ from advect.maps.neural import Autoencoder, Carrier, Pushforward, Velocity, is_i
 def test_the_autoencoder_is_that_of_the_paper(shape, inner):
     """Two convolutions that halve an image, five fully connected layers, and the same in reverse."""
     network, colours = Autoencoder(shape), shape[2] if len(shape) == 3 else 1
-    layers = [
-        layer for layer in network.modules() if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
-    ]
-    sizes = []
+    kinds, sizes = (nn.Conv2d, nn.ConvTranspose2d), []
+    layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
     for layer in layers:
         layer.register_forward_hook(lambda _, given, made: sizes.append(tuple(made.shape[1:])))
     assert network(torch.zeros(2, *shape)).shape == (2, *shape)
@@ -33,8 +31,7 @@ def test_the_autoencoder_is_that_of_the_paper(shape, inner):
     assert found == [*itertools.pairwise(widths), *itertools.pairwise(widths[::-1])]
     x = draw(2, *shape).float()  # colours are the channels of the convolutions
     image = x.permute(0, 3, 1, 2) if colours == 3 else x[:, None]
-    code = network.encoder(image)
-    expected = network.decoder(code)
+    expected = network.decoder(network.encoder(image))
     expected = expected.permute(0, 2, 3, 1) if colours == 3 else expected[:, 0]
     torch.testing.assert_close(network(x), expected)
 
@@ -53,11 +50,8 @@ def test_the_velocity_by_hand():
     nn.init.normal_(network.last.bias)
     angles = np.pi * np.outer(t, [1, 2, 3, 4])
     waves = np.concatenate([t[:, None], np.cos(angles), np.sin(angles)], axis=1)
-    h = (
-        network.first(x.reshape(5, 4))
-        + network.time(torch.tensor(waves).float())
-        + network.label(y)
-    )
+    h = network.first(x.reshape(5, 4)) + network.label(y)
+    h = h + network.time(torch.tensor(waves).float())
     assert len(network.inner) == 2 and len(network.label.weight) == 4
     for layer in network.inner:
         h = h + layer(h * torch.sigmoid(h))
@@ -94,9 +88,8 @@ def test_standard_units():
     np.testing.assert_allclose(scale, [own[0], own[1], whole])
     assert shift.tolist() == spread.tolist() == [1.0] * 3
     image = draw(9, 4, 4)
-    assert standard_units(image, image, torch.float32)[1].unique().tolist() == pytest.approx(
-        [float(image.var(dim=0, correction=0).mean().sqrt())]
-    )
+    wanted = pytest.approx([float(image.var(dim=0, correction=0).mean().sqrt())])
+    assert standard_units(image, image, torch.float32)[1].unique().tolist() == wanted
 
 
 class TestFit:

@@ -230,15 +230,11 @@ class TestMisuse:
 
     @pytest.mark.parametrize("solver", [ad.Sinkhorn(), ad.ExactOT(), ad.Sinkhorn(memory_limit=1)])
     @pytest.mark.parametrize(
-        ("problem", "word"),
-        [
-            ([torch.zeros(3)], "matrix"),
-            ([torch.tensor([[math.nan]])], "finite"),
-            ([torch.zeros(2, 2), torch.ones(3)], "each of the 2"),
-            ([torch.zeros(2, 2), torch.tensor([1.0, -1.0])], "negative"),
-            ([torch.zeros(2, 2), torch.zeros(2)], "all be zero"),
-        ],
-    )
+        ("problem", "word"), [([torch.zeros(3)], "matrix"), ([torch.tensor([[math.nan]])], "finite"),
+        ([torch.zeros(2, 2), torch.ones(3)], "each of the 2"),
+        ([torch.zeros(2, 2), torch.tensor([1.0, -1.0])], "negative"),
+        ([torch.zeros(2, 2), torch.zeros(2)], "all be zero")],
+    )  # fmt: skip
     def test_problems(self, solver, problem, word):
         with pytest.raises(ad.InputError, match=word):
             solver.solve(*problem)

@@ -143,9 +143,8 @@ def test_slopes_in_the_weights():
         way = torch.zeros_like(a)  # weights stay of sum one
         way[i], way[j] = step, -step
         ends = [solver.solve(cost, a + sign * way, b).value for sign in (1, -1)]
-        assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(
-            float(found[i] - found[j]), rel=1e-6
-        )
+        wanted = pytest.approx(float(found[i] - found[j]), rel=1e-6)
+        assert (ends[0] - ends[1]) / (2 * step) == wanted
 
 
 # The divergence

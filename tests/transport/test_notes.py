@@ -68,38 +68,22 @@ def test_few_samples_matter_to_covariances_alone(label):
     assert "estimated" not in words(ad.otdd(*FEW, cost=ad.GroundCost(label=label)).notes)
 
 
-def test_one_of_many_columns_that_carries_most_is_named():
-    a, b = (draw(50, 6, seed=seed) for seed in range(2))
-    scale = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0, 1.0])  # 36 of 41
-    one, two = (ad.LabeledDataset(x * scale, [0] * 50) for x in (a, b))
-    assert "'feature 3' carries 8" in words(ad.otdd(one, two).notes)
-    few = [data.replace(x=data.x[:, 1:3], sample_shape=(2,)) for data in (one, two)]
-    assert "Column" not in words(ad.otdd(*few).notes)
-
-
 def test_where_sentences_begin_and_end():
     """Each condition, just below and just above its bound."""
-    single, count = torch.float32, lambda notes: len(words(notes)) > 0
-    unit = (
-        16 * 2.0**-23
-    )  # of float32, but no more than a thousandth of a value; of float64 at least
-    for largest, size, expected in (
-        (3.0, 1.0, 3 * unit),
-        (3.0, 1e-3, 1e-6),
-        (3.0, 0.0, 48 * 2.0**-52),
+    single, unit, count = torch.float32, 2.0**-23, lambda notes: len(words(notes)) > 0
+    # rounding of float32, but no more than a thousandth of a value, and of float64 at least
+    found = [rounding(single, 3.0, size) for size in (1.0, 1e-3, 0.0)]
+    assert found == pytest.approx([48 * unit, 1e-6, 48 * 2.0**-52])
+    # a hundredth of the fall, no more than the lowest value, and rounding
+    for fall, least in (
+        ((10, 1), 1.09),
+        ((10, 0.01), 0.02),
+        ((4, 4), 4 + 64 * unit),
+        ((10, -2), -1.88),
     ):
-        assert rounding(single, largest, size) == pytest.approx(expected)
-    for values, said in {
-        (10.0, 1.0, 1.089): False,  # a hundredth of the fall
-        (10.0, 1.0, 1.091): True,
-        (10.0, 0.01, 0.0199): False,  # no more than the lowest value
-        (10.0, 0.01, 0.0201): True,
-        (4.0, 4.0 + 7e-6): False,  # rounding
-        (4.0, 4.0 + 9e-6): True,
-        (10.0, -2.0, -1.881): False,
-        (10.0, -2.0, -1.879): True,
-    }.items():
-        assert bool(notes.ended_above(values, single)) == said
+        for share, said in ((0.99, False), (1.01, True)):
+            last = fall[1] + share * (least - fall[1])
+            assert bool(notes.ended_above((*fall, last), single)) == said
     assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single) == []
     assert notes.rises((4.0, 4.0 + 9e-6, 3.0, 3.1), 7, single) == [8, 10]
     assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single, (0.0, 0.0, 0.0)) == [8]
@@ -110,10 +94,8 @@ def test_where_sentences_begin_and_end():
     assert [count(notes.of_soft_labels(floor)) for floor in (0.0, -1e-9)] == [False, True]
     assert [count(notes.of_noise(names)) for names in ([], ["a"])] == [False, True]
     assert "a and b are" in words(notes.of_noise(["a", "b"]))
-    assert "in 1 of 2" in words(notes.of_solver(1, 2)) and "in 1" not in words(
-        notes.of_solver(1, 1)
-    )
-    assert notes.of_solver(0, 2) == []
+    assert "in 1 of 2" in words(notes.of_solver(1, 2)) and notes.of_solver(0, 2) == []
+    assert "in 1" not in words(notes.of_solver(1, 1))
     for epsilon, largest, lower in ((3.0, 2.0, True), (2.0, 2.0, False), (3.0, None, False)):
         (note,) = notes.of_unresolved(1.0, 2.0, epsilon, largest)
         assert note.remedy.startswith("Lower epsilon") == lower
@@ -130,7 +112,8 @@ def test_one_column_of_few_and_of_many():
         x = torch.cat([torch.eye(dim), -torch.eye(dim)]).double()  # equal variances about the mean
         x[:, 0] *= (share * (dim - 1) / (1 - share)) ** 0.5 if dim > 1 else 1.0
         data = ad.LabeledDataset(x, [0] * len(x))
-        assert ("Column" in words(ad.otdd(data, data.replace(x=x.flip(0))).notes)) == said
+        found = words(ad.otdd(data, data.replace(x=x.flip(0))).notes)
+        assert (f"Column 'feature 1' carries {share:.0%}" in found) == said == ("Column" in found)
     x = torch.randn(20, 2, dtype=torch.float64)
     a, b = (ad.LabeledDataset(x + torch.tensor([gap, 0.0]), [0] * len(x)) for gap in (0.0, 30.0))
     assert "'feature 1'" in words(ad.otdd(a, b).notes)  # means count too
@@ -186,23 +169,10 @@ class TestFlow:
         assert result.notes == () and result.status == "completed" and result.best.index == 5
 
     @pytest.mark.parametrize(
-        ("values", "said", "status"),
-        [
-            ([3.0, 2.0, 1.0], "", "completed"),
-            ([3.0, 2.0, 2.0 + 1e-15], "", "completed"),
-            (
-                [3.0, 2.0, 2.1, 1.0],
-                "1 of 3 steps, first at step 2, and ended at 1, its",
-                "completed",
-            ),
-            (
-                [3.0, 1.0, 2.0, 2.5],
-                "2 of 3 steps, first at step 2, and ended at 2.5, above",
-                "rose",
-            ),
-            ([3.0], "", "completed"),
-        ],
-    )
+        ("values", "said", "status"), [([3.0, 2.0, 1.0], "", "completed"), ([3.0, 2.0, 2.0 + 1e-15], "", "completed"),
+        ([3.0, 2.0, 2.1, 1.0], "1 of 3 steps, first at step 2, and ended at 1, its", "completed"),
+        ([3.0, 1.0, 2.0, 2.5], "2 of 3 steps, first at step 2, and ended at 2.5", "rose"), ([3.0], "", "completed")],
+    )  # fmt: skip
     def test_values(self, values, said, status):
         data = ad.LabeledDataset([[0.0]], ["a"])
         n, control = len(values) - 1, ad.FixedSteps()

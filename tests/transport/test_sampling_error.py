@@ -113,15 +113,10 @@ LIGHT = MANY.replace(weights=torch.tensor([1.0, 2.0] + [0.0] * 38))
 
 
 @pytest.mark.parametrize(
-    ("data", "solver", "reason"),
-    [
-        (MANY, ad.Sinkhorn(reach=3.0), "reach"),
-        (MANY, ad.MiniBatch(size=20), "random batches"),
-        (SOFT, None, "soft labels"),
-        (FEW, None, "one sample"),
-        (LIGHT, None, "one sample"),
-    ],
-)
+    ("data", "solver", "reason"), [(MANY, ad.Sinkhorn(reach=3.0), "reach"),
+    (MANY, ad.MiniBatch(size=20), "random batches"), (SOFT, None, "soft labels"), (FEW, None, "one sample"),
+    (LIGHT, None, "one sample")],
+)  # fmt: skip
 def test_where_the_first_order_is_not_known(data, solver, reason):
     found = ad.otdd(data, data.replace(x=data.x + 2), solver=solver)
     for ask in (found.interval, found.standard_error):
