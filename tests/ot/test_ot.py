@@ -43,6 +43,7 @@ class TestExact:
             near = cost_of(x, x)
             near.fill_diagonal_(share * float(near.max()))
             found = ad.ExactOT().solve_self(near)
+            assert found.epsilon == 0 and (found.marginal_error == 0) == free
             assert (found.value == 0) == free and found.value_error <= float(near[0, 0])
             torch.testing.assert_close(found.plan(), torch.eye(40).double() / 40)
         swap = torch.tensor([[0.0, -1.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -156,10 +157,12 @@ class TestSinkhorn:
         assert solver.certify(cost, a, a, (f, g)) is None
         potentials = solver.solve(cost).potentials
         assert solver.certify(cost, a, a, potentials, slack=1e-7) is not None
-        exact = ad.Sinkhorn(epsilon=0.05, tol=1e-14).solve(cost).potentials
-        for off, kept in ((1e-14, True), (1e-11, False)):  # as much as rounding, and more
-            found = solver.certify(cost, a, a, (exact[0] + 0.05 * off, exact[1]))
-            assert (found is not None) == kept
+        for scale in (1.0, 1e-3):
+            solver = ad.Sinkhorn(epsilon=0.05 * scale, tol=1e-14)
+            f, g = solver.solve(scale * cost).potentials
+            for off, kept in ((1e-14, True), (1e-11, False)):  # as much as rounding, and more
+                found = solver.certify(scale * cost, a, a, (f + solver.epsilon * off, g))
+                assert (found is not None) == kept
 
 
 class TestWarmStart:

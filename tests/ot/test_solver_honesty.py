@@ -108,7 +108,6 @@ class TestSmallEpsilon:
 
 
 class TestPlans:
-    @pytest.mark.slow
     @pytest.mark.parametrize("share", [0.3, 0.01, 0.001])
     @pytest.mark.parametrize("kind", ["matrix", "blocks", "with points without mass"])
     def test_have_the_marginal_error_that_is_stated(self, share, kind, float32_iterations):
