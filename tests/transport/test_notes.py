@@ -1,6 +1,7 @@
 """Notes: said where they are true, silent where they are not."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from flow_cases import draw, labeled, memberships
 
 import advect as ad
 from advect.transport import notes
+from advect.transport.matchings import Matchings
+from advect.transport.sampling_error import class_cost_error
 from advect.transport.transport import rounding
 
 
@@ -117,6 +120,22 @@ def test_one_column_of_few_and_of_many():
     x = torch.randn(20, 2, dtype=torch.float64)
     a, b = (ad.LabeledDataset(x + torch.tensor([gap, 0.0]), [0] * len(x)) for gap in (0.0, 30.0))
     assert "'feature 1'" in words(ad.otdd(a, b).notes)  # means count too
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 4), (3, 4), (4, 2)])
+def test_the_two_best_matchings_are_those_of_all_assignments(sizes):
+    for seed in range(4):
+        sides = [labeled([9] * k, 2, seed + k, shift=side) for side, k in enumerate(sizes)]
+        sides[0] = sides[0].replace(x=sides[0].x + 4 * draw(sizes[0], 2, seed=seed)[sides[0].y])
+        found = Matchings.of(ad.GroundCost().between(*sides))
+        squared = found.squared if sizes[0] <= sizes[1] else found.squared.T
+        every = itertools.permutations(range(max(sizes)), min(sizes))
+        costs = sorted(sum(squared[i, j] for i, j in enumerate(columns)) for columns in every)
+        both = [float((table * found.squared).sum()) for table in (found.best, found.second)]
+        assert both == pytest.approx(costs[:2])
+        gap = found.second - found.best
+        error = class_cost_error(found.pair, torch.from_numpy(gap))
+        assert found.is_within_noise(found.second) == (costs[1] - costs[0] <= 2 * error)
 
 
 @pytest.mark.parametrize("far", [1e6, 1e15])
