@@ -177,6 +177,7 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so(monkeypatch
     monkeypatch.setattr("advect.cost.labels._MAX_EIGEN", 3)  # of many laws, a rougher bound
     rough = ad.GroundCost().between(data, data).labels.floor
     assert rough <= pair.labels.floor <= wanted - 0.01
+    assert rough == pytest.approx(-float(apart.max()) / 2)
 
 
 def test_blocks_are_the_same_distance_and_flow():

@@ -125,6 +125,23 @@ class TestPlans:
             errors = (plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - columns).abs().sum()
             assert errors <= found.marginal_error <= most  # once: 5e-4 where 1e-7 was stated
 
+    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    @pytest.mark.parametrize("reach", [None, 0.8])
+    def test_that_is_stopped_has_the_error_of_its_marginals(self, reach):
+        a, b = clouds(n=30, dtype=WIDE)
+        for most in (1, 4):
+            solver = ad.Sinkhorn(0.05, max_iter=most, reach=reach)
+            found = solver.solve(cost_of(a.x, b.x)), solver.solve_self(cost_of(a.x, a.x))
+            for one, late in zip(
+                found, (1, 1 if reach else 4), strict=True
+            ):  # a self-problem is a step ahead
+                plan, (rows, columns) = one.plan(), one.target_marginals(a.weights, a.weights)
+                error = float(
+                    (plan.sum(1) - rows).abs().sum() + (plan.sum(0) - columns).abs().sum()
+                )
+                share = one.marginal_error * one.mass / error
+                assert not one.converged and 1 - 1e-6 <= share <= late + 1e-6
+
 
 class TestOtherSolvers:
     def test_parts_sum_their_errors(self):
