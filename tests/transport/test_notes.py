@@ -36,7 +36,6 @@ LIGHT = LIGHT.replace(weights=torch.where(torch.arange(40) < 16, 0.0, 1 / 24).do
 EVEN = blobs([30, 10])
 EVEN = EVEN.replace(weights=torch.where(EVEN.y == 0, 1 / 60, 1 / 20).double())
 BACK = ad.GroundCost(feature=ad.Embedding(lambda x: x / torch.tensor([1.0, 30.0]).to(x)))
-UNKNOWN = ad.GroundCost(label=lambda a, b: torch.zeros(max(1, len(a.classes)), len(b.classes) or 1))
 SAID = {  # name: (source, target, options, words of the notes)
     "all is well": (A, B, {}, ()),
     "a column": (stretched(A), stretched(B), {}, ("'feature 2'", "99.")),
@@ -49,7 +48,6 @@ SAID = {  # name: (source, target, options, words of the notes)
     "shares": (blobs([30, 10]), blobs([20, 20], 1), {}, ("at least 25%",)),
     "numbers of classes": (blobs([20, 20]), blobs([20, 20, 20], 1), {}, ("at least 33%",)),
     "shares that nearly agree": (blobs([52, 50]), blobs([50, 51], 1), {}, ()),
-    "no labels on one side": (ad.LabeledDataset(A.x), B, {"cost": UNKNOWN}, ()),
     "shares count weights": (EVEN, blobs([20, 20], 1), {}, ()),
     "not converged": (A, B, {"solver": ad.Sinkhorn(1e-3, max_iter=3)}, ("did not converge",)),
     "epsilon above costs": (A, B, {"solver": ad.Sinkhorn(1e3)}, ()),
