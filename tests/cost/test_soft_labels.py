@@ -192,6 +192,10 @@ def test_many_classes_and_float32():
     """Beyond the number of laws for which the label part is a thin product."""
     a, b = soft(90, 70, 2), soft(80, 66, 3, 1.0)
     plan = torch.rand(90, 80, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    points = ad.GroundCost(label=ad.Bures(diagonal=True)).between(a.hard(), b).law_coordinates()
+    laws = a.hard().laws()
+    assert torch.equal(points[0], laws.means[a.y]) and len(points[1]) == 90
+    assert ad.GroundCost(label_weight=0.0).between(a, b).law_coordinates() == ()
     for cost in (ad.GroundCost(label=ad.Bures(diagonal=True)), ad.GroundCost()):
         for pair in (cost.between(a, b), cost.between(a.hard(), b.hard())):
             wanted = float((plan * pair.matrix()).sum())
