@@ -22,9 +22,8 @@ THROUGH = ad.FeatureDriven(through_laws=True)
 
 
 def pair(dtype=torch.float64, empty=0, sizes=((13, 17, 11), (9, 12, 16)), dim=3, doubt=0.0):
-    """Two weighted datasets; the first ``empty`` samples of each have no mass; a share ``doubt`` of
-    the labels is of all classes.
-    """
+    """Two weighted datasets; the first ``empty`` samples of each have no mass; a share ``doubt`` of the labels is of all
+    classes."""
     source = labeled(sizes[0], dim, seed=1, weighted=True)
     target = labeled(sizes[1], dim, seed=2, shift=2.0, apart=1.0, weighted=True)
     sides = []

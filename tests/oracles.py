@@ -4,6 +4,16 @@ import numpy as np
 import torch
 
 
+def weighted_points(n, m, d=3, zeros=False):
+    """Two clouds that overlap, and weights of sum one; some are zero if wanted."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.rand(k, d, generator=generator, dtype=torch.float64) for k in (n, m))
+    a, b = (torch.rand(k, generator=generator, dtype=torch.float64) + 0.1 for k in (n, m))
+    if zeros:
+        a[: n // 3], b[-m // 4 :] = 0, 0
+    return x, y + 0.3, a / a.sum(), b / b.sum()
+
+
 def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
     """Plain log-domain Sinkhorn in float64 with numpy: (value, f, g, plan)."""
     cost, a, b = (np.asarray(part, dtype=np.float64) for part in (cost, a, b))

@@ -1,5 +1,4 @@
-"""The README's Python and commands run as they stand, as a reader would type them, and print what is shown below
-them."""
+"""The README's Python and commands run as they stand, as a reader would type them, and print what is shown below them."""
 
 import re
 import runpy

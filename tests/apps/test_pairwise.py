@@ -1,6 +1,4 @@
-"""All pairs of datasets: the numbers of a plain double loop, on every backend, through crashes,
-errors and changes.
-"""
+"""All pairs of datasets: the numbers of a plain double loop, on every backend, through crashes, errors and changes."""
 
 import json
 import math

@@ -52,9 +52,7 @@ def softmin(cost, potential, weights, epsilon, axis):
 
 
 def entropic(cost, a, b, epsilon, tol=1e-16):
-    """(value, plan, marginal error) of OT_ε between positive weights, by Newton steps on g ↦ max_f
-    D(f, g).
-    """
+    """(value, plan, marginal error) of OT_ε between positive weights, by Newton steps on g ↦ max_f D(f, g)."""
     epsilon, g = LONG(epsilon), np.zeros(len(b), dtype=LONG)
     stage = max(epsilon, LONG(np.ptp(cost)))
     while True:
@@ -113,9 +111,7 @@ def exact(cost, a, b):
 
 
 def energy(costs, a, b, epsilon):
-    """(S, plans, doubt): the divergence, the plans of its three problems, and how far the oracle
-    itself may be off.
-    """
+    """(S, plans, doubt): the divergence, the plans of its three problems, and how far the oracle itself may be off."""
     a, b = (np.asarray(part, dtype=LONG) for part in (a, b))
     rows, columns = a > 0, b > 0
     sides = ((rows, columns, a, b, 1.0), (rows, rows, a, a, -0.5), (columns, columns, b, b, -0.5))

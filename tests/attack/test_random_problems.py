@@ -1,6 +1,4 @@
-"""Random problems of every size and kind against an independent oracle: within the stated error, or
-not converged.
-"""
+"""Random problems of every size and kind against an independent oracle: within the stated error, or not converged."""
 
 import warnings
 
@@ -16,9 +14,7 @@ DEFAULT, ALL = 100, 400
 
 
 def draw(rng, dtype, kind):
-    """Two point sets with labels: far from the origin or not, of any scale, with what real data has
-    in odd corners.
-    """
+    """Two point sets with labels: far from the origin or not, of any scale, with what real data has in odd corners."""
     d = int(rng.choice([1, 2, 3, 12]))
     sizes = [int(rng.choice([1, 2, 7, 18, 30])) for _ in range(2)]
     scale = 10.0 ** (0 if kind == "ordinary" else rng.integers(-6, 7))
@@ -41,9 +37,8 @@ def draw(rng, dtype, kind):
 
 
 def attempt(seed, monkeypatch):
-    """Solve one problem, by the library and by the oracle: whether it is an ordinary one, whether it
-    converged, and what is wrong.
-    """
+    """Solve one problem, by the library and by the oracle: whether it is an ordinary one, whether it converged, and what is
+    wrong."""
     rng = np.random.default_rng(seed)
     kind = str(rng.choice(["ordinary", "any", "any", "degenerate", "close"]))
     dtype = torch.float32 if rng.random() < 0.6 else torch.float64

@@ -161,26 +161,16 @@ def test_constant_features_duplicates_and_edges(clusterer):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"clusterer": "kmean"}, "Did you mean 'kmeans'"),
-        ({"clusterer": "dbscan?radius=3"}, "clusterer"),
-        ({"clusterer": cluster.KMeans}, "clusterer"),
-        ({}, "number of clusters"),
-        ({"n_clusters": 0}, "n_clusters"),
-        ({"n_clusters": 141}, "different samples, 140"),
-        ({"n_clusters": 3, "target": blobs()}, "number of clusters"),
-        ({"target": 4}, "target"),
-        ({"target": ad.LabeledDataset([[1.0]])}, "target"),
-        ({"clusterer": cluster.DBSCAN(), "n_clusters": 3}, "finds the number"),
-        ({"clusterer": "dbscan?eps=1e-9"}, "at least one cluster"),
-        ({"clusterer": cluster.KMeans(1000)}, "n_clusters"),
-        ({"embedding": 4, "n_clusters": 2}, "at most 3 principal"),
-        ({"embedding": "pca", "n_clusters": 2}, "embedding"),
-        ({"embedding": lambda samples: samples[:3], "n_clusters": 2}, "for each"),
-        ({"seed": -1}, "seed"),
-    ],
-)
+    ("options", "message"), [({"clusterer": "kmean"}, "Did you mean 'kmeans'"),
+    ({"clusterer": "dbscan?radius=3"}, "clusterer"), ({"clusterer": cluster.KMeans}, "clusterer"),
+    ({}, "number of clusters"), ({"n_clusters": 0}, "n_clusters"), ({"n_clusters": 141}, "different samples, 140"),
+    ({"n_clusters": 3, "target": blobs()}, "number of clusters"), ({"target": 4}, "target"),
+    ({"target": ad.LabeledDataset([[1.0]])}, "target"),
+    ({"clusterer": cluster.DBSCAN(), "n_clusters": 3}, "finds the number"),
+    ({"clusterer": "dbscan?eps=1e-9"}, "at least one cluster"), ({"clusterer": cluster.KMeans(1000)}, "n_clusters"),
+    ({"embedding": 4, "n_clusters": 2}, "at most 3 principal"), ({"embedding": "pca", "n_clusters": 2}, "embedding"),
+    ({"embedding": lambda samples: samples[:3], "n_clusters": 2}, "for each"), ({"seed": -1}, "seed")],
+)  # fmt: skip
 def test_unusable_input_is_an_input_error(options, message):
     with pytest.raises(ad.InputError, match=message):
         ad.pseudo_labels(blobs(), **options)

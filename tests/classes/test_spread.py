@@ -64,14 +64,9 @@ def test_probabilities_sum_to_one_and_known_labels_are_sure():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": 1.0}, "alpha"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"neighbors": 0}, "neighbors"),
-        ({"embedding": "gradients"}, "images"),
-    ],
-)
+    ("options", "message"), [({"alpha": 1.0}, "alpha"), ({"alpha": 0.0}, "alpha"), ({"neighbors": 0}, "neighbors"),
+    ({"embedding": "gradients"}, "images")],
+)  # fmt: skip
 def test_spreading_refuses_what_it_cannot_use(options, message):
     moons = ad.datasets.load("moons", n=20)
     with pytest.raises(ad.InputError, match=message):

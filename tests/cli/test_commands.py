@@ -92,15 +92,10 @@ def test_every_command_is_tried_with_bad_input():
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["distnce", A, B], "distance"),
-        (["distance", A, B, "--max-sample", "3"], "--max-samples"),
-        (["distance", A, B, "--solver", "exct"], "exact"),
-        ([*FLOW, "--integrator.step-sise", "1"], "step_size"),
-        (["data", "info", "toy:moon?n=3"], "moons"),
-    ],
-)
+    ("words", "hint"), [(["distnce", A, B], "distance"), (["distance", A, B, "--max-sample", "3"], "--max-samples"),
+    (["distance", A, B, "--solver", "exct"], "exact"), ([*FLOW, "--integrator.step-sise", "1"], "step_size"),
+    (["data", "info", "toy:moon?n=3"], "moons")],
+)  # fmt: skip
 def test_near_misses_are_suggested(words, hint, cli):
     assert hint in cli(*words)[2]
 
@@ -227,15 +222,9 @@ def test_flow_is_that_of_the_library(answer, cli):
 
 
 @pytest.mark.parametrize(
-    "terms",
-    [
-        ["norm"],
-        ["ball?centre=0,5&radius=2", "0.1*repulsion?length=2"],
-        ["otdd", "0.01*internal?power=2"],
-        ["sliced?n_projections=9"],
-        ["hinge?direction=1,0&positive=1", "collapse?dimension=1", "attraction"],
-    ],
-)
+    "terms", [["norm"], ["ball?centre=0,5&radius=2", "0.1*repulsion?length=2"], ["otdd", "0.01*internal?power=2"],
+    ["sliced?n_projections=9"], ["hinge?direction=1,0&positive=1", "collapse?dimension=1", "attraction"]],
+)  # fmt: skip
 def test_functionals_by_name(terms, answer):
     words = [word for term in terms for word in ("-f", term)]
     found = answer("flow", A, B, *words, "--n-steps", 1, "-o", "run", "--no-report")
@@ -244,19 +233,12 @@ def test_functionals_by_name(terms, answer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["--dynamics", "jd-fl"],
-        ["--dynamics", "jd-vl", "--dynamics.clustering", "kmeans"],
-        ["--integrator", "momentum?nesterov=true"],
-        ["--integrator.step-size", "decay?first=0.4&half_life=2"],
-        ["--integrator", "euler-maruyama", "--integrator.temperature", "0.1"],
-        ["--control", "fixed"],
-        ["--stop.tol", "0.5"],
-        ["--cost", "names", "--cost.label-weight", "2"],
-        ["--solver", "mini-batch", "--solver.size", "10"],
-    ],
-)
+    "words", [["--dynamics", "jd-fl"], ["--dynamics", "jd-vl", "--dynamics.clustering", "kmeans"],
+    ["--integrator", "momentum?nesterov=true"], ["--integrator.step-size", "decay?first=0.4&half_life=2"],
+    ["--integrator", "euler-maruyama", "--integrator.temperature", "0.1"], ["--control", "fixed"],
+    ["--stop.tol", "0.5"], ["--cost", "names", "--cost.label-weight", "2"],
+    ["--solver", "mini-batch", "--solver.size", "10"]],
+)  # fmt: skip
 def test_objects_by_name(words, answer, cli):
     found = answer("flow", A, B, *words, "--n-steps", 2, "-o", "run", "--no-report")
     assert math.isfinite(found["value"])

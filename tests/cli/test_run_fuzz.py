@@ -1,5 +1,4 @@
-"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a traceback, never a
-hang."""
+"""Every file of a run, damaged in every way: an answer, or one sentence about the file; never a traceback, never a hang."""
 
 import json
 import random

@@ -71,9 +71,8 @@ def test_functionals(name):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", one_of_each(FUNCTIONALS))
 def test_looking_changes_nothing(name):
-    """A flow goes the same way, bit for bit, if its functional is evaluated elsewhere between the steps
-    and moves another dataset at the same time.
-    """
+    """A flow goes the same way, bit for bit, if its functional is evaluated elsewhere between the steps and moves another
+    dataset at the same time."""
     functional, integrator = FUNCTIONALS[name], ad.Euler(0.1)
     alone = list(islice(ad.iterate(SOURCE, functional, integrator=integrator), 3))
     starts = (SOURCE, SOURCE.replace(x=SOURCE.x - 2))

@@ -1,5 +1,7 @@
 """The ground cost: its matrix against explicit differences, its gradients against central differences."""
 
+import math
+
 import oracles
 import ot as pot
 import pytest
@@ -39,6 +41,34 @@ class TestMatrix:
         pair, wide = cost.between(*narrow), [data.to(dtype=torch.float64) for data in narrow]
         off = float((pair.matrix() - cost.between(*wide).matrix()).abs().max())
         assert off <= pair.rounding(torch.float32) <= 20 * off
+
+    @pytest.mark.parametrize(("dtype", "u"), [(torch.float32, 2.0**-24), (torch.float64, 2.0**-53)])
+    @pytest.mark.parametrize("within", [False, True])
+    def test_bounds_by_hand(self, dtype, u, within):
+        """Points up to 3 and 4 from their centre, two units of each; one without mass is left out."""
+        x = torch.tensor([[0.0, 3.0], [0.0, -3.0], [90.0, 0.0]], dtype=dtype)
+        a = ad.LabeledDataset(x, [0, 1, 1], weights=[1.0, 1.0, 0.0])
+        b = ad.LabeledDataset(x[:2].flip(1) * 4 / 3, [0, 1])
+        far, reach = (3.0, 6.0) if within else (4.0, 7.0)
+        pair = ad.GroundCost(label=ad.NoLabels()).between(a, a if within else b)
+        features = u * (12 + math.sqrt(2) / 2) * reach**2 / 2
+        assert pair.largest == pytest.approx(reach**2 / 2)
+        assert pair.rounding(dtype) == pytest.approx(features)
+        table = torch.tensor([[0.0, 8.0], [8.0, 0.0]], dtype=dtype)
+        pair = ad.GroundCost(label=lambda *_: table, label_weight=3.0).between(
+            a, a if within else b
+        )
+        labels, wide, single = 12.0, 2.0**-52, 4e-6 * (dtype == torch.float32)
+        means = (2 * u + wide * math.sqrt(3)) * 2 * far
+        wanted = features + (8 * u + 16 * wide) * 3 * reach**2 + (4 * u + single) * labels
+        wanted += math.sqrt(2 * 3 * labels) * means + 3 / 2 * means**2
+        assert pair.largest == pytest.approx(reach**2 / 2 + labels)
+        assert pair.rounding(dtype) == pytest.approx(wanted, rel=1e-6)
+        part = pair.select(torch.tensor([0]), torch.tensor([0]))
+        assert part.largest == pair.largest and part.rounding(dtype) == pair.rounding(dtype)
+        assert pair.check_table(64.0) == 64  # two tables of 2 × 2 in float64
+        with pytest.raises(ad.InputError, match="between 2 and 2 label laws"):
+            pair.check_table(63.0)
 
     def test_embedding_moves_features_and_laws(self):
         a, b = random_dataset(), random_dataset(seed=1)

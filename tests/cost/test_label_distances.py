@@ -1,9 +1,7 @@
-"""The promise of ``Bures``: every label distance, and every gradient through it, along motions made
-to break shortcuts.
+"""The promise of ``Bures``: every label distance, and every gradient through it, along motions made to break shortcuts.
 
-The oracle is numpy alone: moments about a sample of each class in float64, W₂² by singular values
-of the product of factors (and once by scipy's square roots of d × d matrices), gradients by central
-differences along random directions."""
+The oracle is numpy alone: moments about a sample of each class in float64, W₂² by singular values of the product of factors
+(and once by scipy's square roots of d × d matrices), gradients by central differences along random directions."""
 
 import itertools
 import math
@@ -22,9 +20,7 @@ MOTIONS += ["push, then shear", "collapse", "teleport", "onto the target"]
 
 
 def factors(x, y, weights, centre, change=None):
-    """Mean, from a common centre, and factor rows of each class at x + change, which may be below
-    the rounding of x.
-    """
+    """Mean, from a common centre, and factor rows of each class at x + change, which may be below the rounding of x."""
     found = []
     for code in range(CLASSES):
         rows, mass = x[y == code], weights[y == code] / weights[y == code].sum()
@@ -98,8 +94,7 @@ def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
     for code in range(CLASSES):
         spread = np.sqrt(x[y == code].var(axis=0).sum())
         if spread < 1e-10 * (1 + np.abs(x).max()):
-            # at one point: a kink, where no derivative exists; the gradient is finite, as is
-            # checked elsewhere
+            # at one point: a kink, where no derivative exists; the gradient is finite, as is checked elsewhere
             continue
         direction = np.zeros_like(x)
         direction[y == code] = rng.standard_normal(direction[y == code].shape)
@@ -122,8 +117,7 @@ def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
 @pytest.mark.parametrize("motion", MOTIONS)
 def test_promise_along_adversarial_motions(motion, dtype):
     """Every label distance and gradient on the way, against the oracle."""
-    # Once: distances were carried from step to step, and were off by 1.7e-2 after a turn, by 0.1 at
-    # offset 1e3.
+    # Once: distances were carried from step to step, and were off by 1.7e-2 after a turn, by 0.1 at offset 1e3.
     steps = 5
     rtol = 1e-6 if dtype == torch.float32 else 1e-9
     points, goal, y, weights = problem(motion)

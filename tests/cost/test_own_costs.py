@@ -87,22 +87,18 @@ def measured(source=None, **parts):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (measured(SOURCE.replace(law=SOURCE.laws()), feature=Scaled()), "not Gaussian laws"),
-        (measured(feature=embedded(lambda x: x[:3])), "a row for each of the 24"),
-        (measured(feature=embedded(lambda x: x * float("nan"))), "features must be finite"),
-        (measured(feature=embedded(lambda x: x * float("inf"))), "features must be finite"),
-        (measured(feature=Scaled), "feature must be a feature cost"),
-        (measured(feature=torch.cdist), "feature must be a feature cost"),
-        (lambda: ad.Embedding(3), "callable"),
-        (lambda: ad.GroundCost(label_weight=-1), "label_weight"),
-        (lambda: ad.otdd(SOURCE, TARGET, cost=Scaled()), r"GroundCost\(feature"),
-        (lambda: ad.otdd(SOURCE, TARGET, cost=ad.MeansOnly()), r"GroundCost\(label"),
-        (measured(label="bures"), "label must be a label cost"),
-        (measured(ad.LabeledDataset(torch.zeros(4, 2), [0] * 4)), "dimensions 2 and 3 .*harmonize"),
-    ],
-)
+    ("call", "said"), [(measured(SOURCE.replace(law=SOURCE.laws()), feature=Scaled()), "not Gaussian laws"),
+    (measured(feature=embedded(lambda x: x[:3])), "a row for each of the 24"),
+    (measured(feature=embedded(lambda x: x * float("nan"))), "features must be finite"),
+    (measured(feature=embedded(lambda x: x * float("inf"))), "features must be finite"),
+    (measured(feature=Scaled), "feature must be a feature cost"),
+    (measured(feature=torch.cdist), "feature must be a feature cost"), (lambda: ad.Embedding(3), "callable"),
+    (lambda: ad.GroundCost(label_weight=-1), "label_weight"),
+    (lambda: ad.otdd(SOURCE, TARGET, cost=Scaled()), r"GroundCost\(feature"),
+    (lambda: ad.otdd(SOURCE, TARGET, cost=ad.MeansOnly()), r"GroundCost\(label"),
+    (measured(label="bures"), "label must be a label cost"),
+    (measured(ad.LabeledDataset(torch.zeros(4, 2), [0] * 4)), "dimensions 2 and 3 .*harmonize")],
+)  # fmt: skip
 def test_errors(call, said):
     with pytest.raises(ad.InputError, match=said):
         call()

@@ -1,6 +1,5 @@
-"""One law for each particle, as a jd-vl flow leaves them: joined where a class is asked for, shared
-where they are equal.
-"""
+"""One law for each particle, as a jd-vl flow leaves them: joined where a class is asked for, shared where they are
+equal."""
 
 import numpy as np
 import pytest
@@ -13,9 +12,7 @@ from advect.data.laws import Diagonal, Factored, Full
 
 
 def points_of(laws):
-    """2d points of equal weight for each law that have its mean and covariance: μ ± √d times the
-    columns of a root.
-    """
+    """2d points of equal weight for each law that have its mean and covariance: μ ± √d times the columns of a root."""
     values, vectors = np.linalg.eigh(laws.covariances().double().numpy())
     roots = (vectors * np.sqrt(np.maximum(values, 0))[:, None]).swapaxes(1, 2) * laws.dim**0.5
     means = laws.means.double().numpy()[:, None]
@@ -40,9 +37,7 @@ def diagonal(k, d, seed):
 @pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-9), (torch.float32, 1e-6)])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
 def test_moments_of_a_mixture(kind, dtype, rounding, offset):
-    """Mean and covariance of points that have the moments of the laws, by numpy; far from the
-    origin too.
-    """
+    """Mean and covariance of points that have the moments of the laws, by numpy; far from the origin too."""
     laws = ad.Gaussians(draw(7, 3, seed=1) + offset, kind(7, 3, seed=2)).to(dtype=dtype)
     groups = torch.tensor([0, 2, 2, 0, 2, 0, 0])
     mass = torch.tensor([0.1, 0.2, 0.0, 0.3, 0.3, 0.05, 0.05])

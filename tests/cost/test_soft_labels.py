@@ -1,6 +1,4 @@
-"""Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that
-must hold.
-"""
+"""Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that must hold."""
 
 from __future__ import annotations
 
@@ -179,6 +177,7 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so(monkeypatch
     monkeypatch.setattr("advect.cost.labels._MAX_EIGEN", 3)  # of many laws, a rougher bound
     rough = ad.GroundCost().between(data, data).labels.floor
     assert rough <= pair.labels.floor <= wanted - 0.01
+    assert rough == pytest.approx(-float(apart.max()) / 2)
 
 
 def test_blocks_are_the_same_distance_and_flow():
@@ -193,6 +192,10 @@ def test_many_classes_and_float32():
     """Beyond the number of laws for which the label part is a thin product."""
     a, b = soft(90, 70, 2), soft(80, 66, 3, 1.0)
     plan = torch.rand(90, 80, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    points = ad.GroundCost(label=ad.Bures(diagonal=True)).between(a.hard(), b).law_coordinates()
+    laws = a.hard().laws()
+    assert torch.equal(points[0], laws.means[a.y]) and len(points[1]) == 90
+    assert ad.GroundCost(label_weight=0.0).between(a, b).law_coordinates() == ()
     for cost in (ad.GroundCost(label=ad.Bures(diagonal=True)), ad.GroundCost()):
         for pair in (cost.between(a, b), cost.between(a.hard(), b.hard())):
             wanted = float((plan * pair.matrix()).sum())

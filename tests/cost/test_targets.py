@@ -131,16 +131,12 @@ BY_VALUES = ad.GroundCost(label=ad.TargetValues())
 
 
 @pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda: ad.otdd(A, PLAIN), "needs continuous targets"),
-        (lambda: ad.otdd(PLAIN, PLAIN, cost=BY_VALUES), "needs continuous targets"),
-        (lambda: ad.otdd(A, B, cost=ad.GroundCost(label_weight=2.0)), "compares classes"),
-        (lambda: ad.otdd(A, pair(q=2)[1]), "the same targets"),
-        (lambda: ad.audit(A), "needs classes"),
-        (lambda: ad.sliced_otdd(A, B), "needs classes"),
-    ],
-)
+    ("call", "word"), [(lambda: ad.otdd(A, PLAIN), "needs continuous targets"),
+    (lambda: ad.otdd(PLAIN, PLAIN, cost=BY_VALUES), "needs continuous targets"),
+    (lambda: ad.otdd(A, B, cost=ad.GroundCost(label_weight=2.0)), "compares classes"),
+    (lambda: ad.otdd(A, pair(q=2)[1]), "the same targets"), (lambda: ad.audit(A), "needs classes"),
+    (lambda: ad.sliced_otdd(A, B), "needs classes")],
+)  # fmt: skip
 def test_errors(call, word):
     with pytest.raises(ad.InputError, match=word):
         call()

@@ -327,9 +327,7 @@ class TestSample:
             draw = data.sample(n, balanced=balanced, generator=seeded(seed))
             kept = rows(draw)
             assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
-            assert_allclose(
-                draw.weights, w[kept] / w[kept].sum(), rtol=1e-14
-            )  # relative weights stay
+            assert_allclose(draw.weights, w[kept] / w[kept].sum(), rtol=1e-14)
             assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
             assert not balanced or draw.counts == dict.fromkeys(data.classes, 0) | wanted
 
@@ -510,14 +508,9 @@ REFUSED = [
 
 @pytest.mark.filterwarnings("ignore:Casting complex")
 @pytest.mark.parametrize(
-    ("call", "value", "word"),
-    [
-        (call, value, word)
-        for call, table in REFUSED
-        for word, values in table.items()
-        for value in values
-    ],
-)
+    ("call", "value", "word"), [(call, value, word) for call, table in REFUSED for word, values in table.items()
+    for value in values],
+)  # fmt: skip
 def test_refused(call, value, word):
     with refused(word):
         call(value)
@@ -528,14 +521,9 @@ BLIND, NORM = ad.GroundCost(label=ad.NoLabels()), ad.Potential(ad.norm())
 
 class TestMissingLabels:
     @pytest.mark.parametrize(
-        "y",
-        [
-            ["a", None, "b"],
-            ["a", NAN, "b"],
-            np.array(["a", None, "b"], dtype=object),
-            pd.Series(["a", pd.NA, "b"], dtype="string"),
-        ],
-    )
+        "y", [["a", None, "b"], ["a", NAN, "b"], np.array(["a", None, "b"], dtype=object),
+        pd.Series(["a", pd.NA, "b"], dtype="string")],
+    )  # fmt: skip
     def test_none_and_nan_are_missing(self, y):
         data = LabeledDataset(X, y)
         assert data.y.tolist() == [0, -1, 1] and data.labels == ["a", None, "b"]
@@ -553,29 +541,21 @@ class TestMissingLabels:
 
     @pytest.mark.parametrize("y", [None, ["a", None, "b"]])
     @pytest.mark.parametrize(
-        "use",
-        {
-            "moments": lambda d: d.laws(),
-            "mass": lambda d: d.class_mass,
-            "balanced": lambda d: d.balanced(),
-            "balanced weights": lambda d: LabeledDataset(X, d.labels, weights="balanced"),
-            "balanced draw": lambda d: d.sample(2, balanced=True),
-            "otdd": lambda d: ad.otdd(d, d),
-            "otdd to": lambda d: ad.otdd(LabeledDataset(X, list("abc")), d),
-            "exact labels": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.ExactLabelOT())),
-            "means": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.MeansOnly())),
-            "coupling": lambda d: ad.otdd(d, d, cost=BLIND).class_coupling,
-            "matching": lambda d: ad.otdd(d, d, cost=BLIND).class_matching,
-            "fd": lambda d: ad.flow(d, ad.OTDD(d), n_steps=1),
-            "jd-fl": lambda d: ad.flow(d, NORM, dynamics=ad.JointFixedLabels(), n_steps=1),
-            "jd-vl": lambda d: ad.flow(d, NORM, dynamics=ad.JointVariableLabels(), n_steps=1),
-            "interaction": lambda d: ad.Interaction(ad.attraction())(d),
-            "internal": lambda d: ad.Internal(by_class=True)(d),
-            "hinge": lambda d: ad.Potential(ad.hinge([1.0, 0.0]))(d),
-            "affine": lambda d: ad.Potential(ad.affine_norm(torch.ones(2, 1, 2)))(d),
-        }.items(),
-        ids=lambda use: use[0],
-    )
+        "use", {"moments": lambda d: d.laws(), "mass": lambda d: d.class_mass, "balanced": lambda d: d.balanced(),
+        "balanced weights": lambda d: LabeledDataset(X, d.labels, weights="balanced"),
+        "balanced draw": lambda d: d.sample(2, balanced=True), "otdd": lambda d: ad.otdd(d, d),
+        "otdd to": lambda d: ad.otdd(LabeledDataset(X, list("abc")), d),
+        "exact labels": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.ExactLabelOT())),
+        "means": lambda d: ad.otdd(d, d, cost=ad.GroundCost(label=ad.MeansOnly())),
+        "coupling": lambda d: ad.otdd(d, d, cost=BLIND).class_coupling,
+        "matching": lambda d: ad.otdd(d, d, cost=BLIND).class_matching,
+        "fd": lambda d: ad.flow(d, ad.OTDD(d), n_steps=1),
+        "jd-fl": lambda d: ad.flow(d, NORM, dynamics=ad.JointFixedLabels(), n_steps=1),
+        "jd-vl": lambda d: ad.flow(d, NORM, dynamics=ad.JointVariableLabels(), n_steps=1),
+        "interaction": lambda d: ad.Interaction(ad.attraction())(d),
+        "internal": lambda d: ad.Internal(by_class=True)(d), "hinge": lambda d: ad.Potential(ad.hinge([1.0, 0.0]))(d),
+        "affine": lambda d: ad.Potential(ad.affine_norm(torch.ones(2, 1, 2)))(d)}.items(), ids=lambda use: use[0],
+    )  # fmt: skip
     def test_what_needs_labels_says_so(self, y, use):
         with pytest.raises(ad.InputError, match="label"):
             use[1](LabeledDataset(X, y))

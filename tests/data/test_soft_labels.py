@@ -31,20 +31,11 @@ def test_probabilities_are_checked():
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "message"),
-    [
-        (P * 1.1, {}, "sum to one"),
-        (P - 0.1, {}, "negative"),
-        (P[:3], {}, "shape"),
-        (P, {"classes": ["a", "b"]}, "shape"),
-        (P[:, 0], {}, "shape"),
-        (P * torch.nan, {}, "finite"),
-        ("often", {}, "must be numbers"),
-        (P, {"y": ["a", "b", "a", "b"]}, "a class for each of 3 columns"),
-        (P, {"y": [0, None, 1, 2]}, "1 missing"),
-        (P, {"law": LAWS, "law_index": range(4)}, "law for each class"),
-    ],
-)
+    ("given", "options", "message"), [(P * 1.1, {}, "sum to one"), (P - 0.1, {}, "negative"), (P[:3], {}, "shape"),
+    (P, {"classes": ["a", "b"]}, "shape"), (P[:, 0], {}, "shape"), (P * torch.nan, {}, "finite"),
+    ("often", {}, "must be numbers"), (P, {"y": ["a", "b", "a", "b"]}, "a class for each of 3 columns"),
+    (P, {"y": [0, None, 1, 2]}, "1 missing"), (P, {"law": LAWS, "law_index": range(4)}, "law for each class")],
+)  # fmt: skip
 def test_bad_probabilities(given, options, message):
     with pytest.raises(ad.InputError, match=message):
         ad.LabeledDataset(X, probabilities=given, **options)

@@ -152,18 +152,12 @@ def test_there_and_back_row_by_row_and_through_json(source, target, options) -> 
 
 
 @pytest.mark.parametrize(
-    ("pair", "place", "value"),
-    [
-        ("vectors", ("version",), 2),
-        ("vectors", ("dtype",), "int8"),
-        ("enlarged", ("source", "sample_shape"), [8, 32]),
-        ("order", ("columns",), ["a", "b", "c"]),
-        ("order", ("source", "steps"), None),
-        ("by target", ("source", "steps", 0, "width"), "junk"),
-        ("joint components", ("target", "steps", 0, "components"), []),
-        ("shrunk", ("source", "steps", 0, "kind"), "align"),
-    ],
-)
+    ("pair", "place", "value"), [("vectors", ("version",), 2), ("vectors", ("dtype",), "int8"),
+    ("enlarged", ("source", "sample_shape"), [8, 32]), ("order", ("columns",), ["a", "b", "c"]),
+    ("order", ("source", "steps"), None), ("by target", ("source", "steps", 0, "width"), "junk"),
+    ("joint components", ("target", "steps", 0, "components"), []),
+    ("shrunk", ("source", "steps", 0, "kind"), "align")],
+)  # fmt: skip
 def test_damage_is_refused(pair: str, place: tuple, value: object) -> None:
     source, target, options = PAIRS[pair]
     facts = FeatureSpace.fit(source, target, **options).to_dict()
@@ -188,17 +182,11 @@ def test_a_saved_encoder_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "side", "message"),
-    [
-        (random(2, 28, 28), "source", "shape.*side='target'"),
-        (dataset(random(2, 28, 28)), "source", "shape"),
-        (random(2, 8, 32), "source", "shape"),
-        (random(2, 16, 16), "sauce", "side"),
-        (random(2, 16, 16) / 0, "source", "finite"),
-        ("images", "source", "features"),
-        (random(0, 16, 16), "source", "sample"),
-    ],
-)
+    ("rows", "side", "message"), [(random(2, 28, 28), "source", "shape.*side='target'"),
+    (dataset(random(2, 28, 28)), "source", "shape"), (random(2, 8, 32), "source", "shape"),
+    (random(2, 16, 16), "sauce", "side"), (random(2, 16, 16) / 0, "source", "finite"),
+    ("images", "source", "features"), (random(0, 16, 16), "source", "sample")],
+)  # fmt: skip
 def test_samples_of_another_shape_or_side_are_refused(rows, side, message: str) -> None:
     source, target, options = PAIRS["enlarged"]
     space = FeatureSpace.fit(source, target, **options)
@@ -370,24 +358,16 @@ def test_signs_do_not_depend_on_the_order_of_samples() -> None:
         space = FeatureSpace.fit(dataset(line[order]), dataset(line), project=1)
         expected = -(2**0.5) * torch.linspace(-1, 1, 12)[:, None]
         torch.testing.assert_close(space.apply(line), expected)
-    near = line * torch.tensor(
-        [1.0, 1.001]
-    )  # the largest loading is positive, however near another is
+    near = line * torch.tensor([1.0, 1.001])  # the largest loading is positive
     space = FeatureSpace.fit(dataset(near), dataset(near), project=1)
     assert float(space.apply(near[:1])) < 0
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "meet"),
-    [
-        ((1, 12, 12), (1, 12, 12), (1, 12, 12)),
-        ((8, 8), (1, 12, 12), (1, 12, 12)),
-        ((1, 12, 12), (8, 8, 1), (12, 12, 1)),
-        ((3, 12, 12), (3, 8, 8), (3, 12, 12)),
-        ((12, 12), (8, 8), (12, 12)),
-        ((3, 12, 12), (1, 8, 8), (12, 12, 3)),
-    ],
-)
+    ("source", "target", "meet"), [((1, 12, 12), (1, 12, 12), (1, 12, 12)), ((8, 8), (1, 12, 12), (1, 12, 12)),
+    ((1, 12, 12), (8, 8, 1), (12, 12, 1)), ((3, 12, 12), (3, 8, 8), (3, 12, 12)), ((12, 12), (8, 8), (12, 12)),
+    ((3, 12, 12), (1, 8, 8), (12, 12, 3))],
+)  # fmt: skip
 def test_the_channel_axis_is_that_of_the_target(source, target, meet):
     sides = [dataset(random(4, *shape)) for shape in (source, target)]
     found = harmonize(*sides)

@@ -168,15 +168,11 @@ def test_checkpoint_of_the_last_good_state(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("condition", "index", "message"),
-    [
-        ({"below": 53.5}, 3, "the value 53 is below 53.5"),
-        ({"below": 56.5}, 0, "the value 56 is below 56.5"),
-        ({"seconds": 1e-9}, 0, "0 s have passed"),
-        ({"tol": 0.5, "patience": 2}, 4, "the value has settled at 52"),
-        ({"tol": 1.0, "patience": 1}, 1, "the value has settled at 55"),
-    ],
-)
+    ("condition", "index", "message"), [({"below": 53.5}, 3, "the value 53 is below 53.5"),
+    ({"below": 56.5}, 0, "the value 56 is below 56.5"), ({"seconds": 1e-9}, 0, "0 s have passed"),
+    ({"tol": 0.5, "patience": 2}, 4, "the value has settled at 52"),
+    ({"tol": 1.0, "patience": 1}, 1, "the value has settled at 55")],
+)  # fmt: skip
 def test_each_condition_stops(condition, index, message):
     result = run(ad.StopWhen(**condition), n_steps=20)
     assert (result.status, result.n_steps, result.message) == ("stopped", index, message)
@@ -236,15 +232,9 @@ def test_progress(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answer", "n_steps"),
-    [
-        (lambda step: None, 5),
-        (lambda step: step.index == 2, 2),
-        (lambda step: torch.tensor(step.index == 1), 1),
-        (lambda step: "yes", 0),
-        (lambda step: 0, 5),
-    ],
-)
+    ("answer", "n_steps"), [(lambda step: None, 5), (lambda step: step.index == 2, 2),
+    (lambda step: torch.tensor(step.index == 1), 1), (lambda step: "yes", 0), (lambda step: 0, 5)],
+)  # fmt: skip
 def test_plain_functions_and_truth(answer, n_steps):
     result = run(answer)
     assert (result.status, result.n_steps) == ("stopped" if n_steps < 5 else "completed", n_steps)
@@ -286,14 +276,9 @@ def test_hooks_and_their_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "status"),
-    [
-        ({}, "completed"),
-        ({"n_steps": 0}, "completed"),
-        ({"ending": stop_at(3)}, "stopped"),
-        ({"ending": interrupt_at(3)}, "interrupted"),
-    ],
-)
+    ("options", "status"), [({}, "completed"), ({"n_steps": 0}, "completed"), ({"ending": stop_at(3)}, "stopped"),
+    ({"ending": interrupt_at(3)}, "interrupted")],
+)  # fmt: skip
 def test_status_and_lengths(options, status):
     log, ending = [], options.pop("ending", None)
     result = run(Witness("a", log), *([ending] if ending else []), **options)

@@ -144,15 +144,10 @@ class TestDefaults:
     target = labeled([6, 6], 3, 2)
 
     @pytest.mark.parametrize(
-        ("options", "controlled"),
-        [
-            ({}, True),
-            ({"dynamics": ad.JointFixedLabels()}, True),
-            ({"dynamics": ad.FeatureDriven(through_laws=False)}, False),
-            ({"integrator": ad.Momentum(0.1)}, False),
-            ({"integrator": ad.EulerMaruyama(0.1)}, False),
-        ],
-    )
+        ("options", "controlled"), [({}, True), ({"dynamics": ad.JointFixedLabels()}, True),
+        ({"dynamics": ad.FeatureDriven(through_laws=False)}, False), ({"integrator": ad.Momentum(0.1)}, False),
+        ({"integrator": ad.EulerMaruyama(0.1)}, False)],
+    )  # fmt: skip
     def test_which(self, options, controlled):
         result = ad.flow(SOURCE, ad.OTDD(self.target), n_steps=1, **options)
         assert isinstance(result.control, ad.Backtracking if controlled else ad.FixedSteps)
@@ -239,8 +234,7 @@ def shifted_blobs():
 
 
 class TestNearTheTarget:
-    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own
-    error."""
+    """Where little is left of the energy, a fixed tolerance would show values, and follow velocities, of its own error."""
 
     @staticmethod
     def exact(result, target):

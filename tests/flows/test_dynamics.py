@@ -108,14 +108,9 @@ class TestLawVelocities:
         assert_close(velocity["factor"], -gradient / mass[:, None], rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize(
-        ("dynamics", "dim", "kind"),
-        [
-            (ad.JointFixedLabels(), 3, Factored),
-            (ad.JointFixedLabels(), 70, Factored),
-            (ad.JointVariableLabels(), 3, Full),
-            (ad.JointVariableLabels(), 9, Diagonal),
-        ],
-    )
+        ("dynamics", "dim", "kind"), [(ad.JointFixedLabels(), 3, Factored), (ad.JointFixedLabels(), 70, Factored),
+        (ad.JointVariableLabels(), 3, Full), (ad.JointVariableLabels(), 9, Diagonal)],
+    )  # fmt: skip
     def test_defaults_follow_the_dimension(self, dynamics, dim, kind):
         assert isinstance(dynamics.start(labeled([3, 4], dim, 1)).law.covariance, kind)
 
@@ -130,8 +125,7 @@ class TestLawVelocities:
         ids=["fl", "fl-bures", "vl"],
     )
     def test_tight_classes_do_not_explode(self, dynamics, integrator, spread):
-        # Once: from a spread of 1e-4 against 1 the value went from 2.15 to 546, and Bures motion
-        # with momentum to infinity.
+        # Once: from a spread of 1e-4 against 1 the value went from 2.15 to 546, and Bures motion with momentum to infinity.
         y = torch.arange(30) % 3
         middles = 3 * draw(3, 3, seed=1)
         source = ad.LabeledDataset((middles[y] + spread * draw(30, 3, seed=2)).float(), y)

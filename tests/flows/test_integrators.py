@@ -26,25 +26,17 @@ class TestIntegrators:
         return x.detach()
 
     @pytest.mark.parametrize(
-        ("ours", "theirs"),
-        [
-            (ad.Euler(0.05), lambda p: torch.optim.SGD(p, 0.05)),
-            (ad.Momentum(0.02), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
-            (ad.Momentum(0.02, momentum=0.0), lambda p: torch.optim.SGD(p, 0.02)),
-            (
-                ad.Momentum(0.02, momentum=0.5, nesterov=True),
-                lambda p: torch.optim.SGD(p, 0.02, momentum=0.5, nesterov=True),
-            ),
-            (ad.Adam(0.1), lambda p: torch.optim.Adam(p, 0.1)),
-            (
-                ad.Adam(0.1, beta1=0.5, beta2=0.8, floor=1e-3),
-                lambda p: torch.optim.Adam(p, 0.1, betas=(0.5, 0.8), eps=1e-3),
-            ),
-            (ad.Adagrad(0.3), lambda p: torch.optim.Adagrad(p, 0.3)),
-            (ad.Adagrad(0.3, floor=0.01), lambda p: torch.optim.Adagrad(p, 0.3, eps=0.01)),
-            (ad.EulerMaruyama(0.05, temperature=0.0), lambda p: torch.optim.SGD(p, 0.05)),
-        ],
-    )
+        ("ours", "theirs"), [(ad.Euler(0.05), lambda p: torch.optim.SGD(p, 0.05)),
+        (ad.Momentum(0.02), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
+        (ad.Momentum(0.02, momentum=0.0), lambda p: torch.optim.SGD(p, 0.02)), (
+        ad.Momentum(0.02, momentum=0.5, nesterov=True),
+        lambda p: torch.optim.SGD(p, 0.02, momentum=0.5, nesterov=True)),
+        (ad.Adam(0.1), lambda p: torch.optim.Adam(p, 0.1)), (ad.Adam(0.1, beta1=0.5, beta2=0.8, floor=1e-3),
+        lambda p: torch.optim.Adam(p, 0.1, betas=(0.5, 0.8), eps=1e-3)),
+        (ad.Adagrad(0.3), lambda p: torch.optim.Adagrad(p, 0.3)),
+        (ad.Adagrad(0.3, floor=0.01), lambda p: torch.optim.Adagrad(p, 0.3, eps=0.01)),
+        (ad.EulerMaruyama(0.05, temperature=0.0), lambda p: torch.optim.SGD(p, 0.05))],
+    )  # fmt: skip
     def test_as_torch(self, ours, theirs):
         last = states(self.source, ad.Potential(bowl), 40, integrator=ours)[-1].dataset.x
         torch.testing.assert_close(last, self.by_torch(theirs, 40), rtol=1e-10, atol=1e-10)
@@ -111,20 +103,13 @@ class TestIntegrators:
         torch.testing.assert_close(last.dataset.x, factor * self.source.x, rtol=1e-13, atol=0)
 
     @pytest.mark.parametrize(
-        ("make", "name", "values"),
-        [
-            (ad.Momentum, "momentum", (1.0, -0.1)),
-            (ad.Adam, "beta1", (1.0,)),
-            (ad.Adam, "beta2", (-0.1, math.nan)),
-            (ad.Adam, "floor", (0.0,)),
-            (ad.Adagrad, "floor", (0.0,)),
-            (ad.EulerMaruyama, "temperature", (-1.0, "hot")),
-            (lambda first: ad.Decay(first, 1), "first", (0.0,)),
-            (lambda half_life: ad.Decay(0.1, half_life), "half_life", (0,)),
-            (lambda last: ad.Decay(0.1, 1, last), "last", (-1,)),
-            *((make, "step_size", (0, -0.1, math.nan, math.inf, "0.1", None)) for make in MAKES),
-        ],
-    )
+        ("make", "name", "values"), [(ad.Momentum, "momentum", (1.0, -0.1)), (ad.Adam, "beta1", (1.0,)),
+        (ad.Adam, "beta2", (-0.1, math.nan)), (ad.Adam, "floor", (0.0,)), (ad.Adagrad, "floor", (0.0,)),
+        (ad.EulerMaruyama, "temperature", (-1.0, "hot")), (lambda first: ad.Decay(first, 1), "first", (0.0,)),
+        (lambda half_life: ad.Decay(0.1, half_life), "half_life", (0,)),
+        (lambda last: ad.Decay(0.1, 1, last), "last", (-1,)),
+        *((make, "step_size", (0, -0.1, math.nan, math.inf, "0.1", None)) for make in MAKES)],
+    )  # fmt: skip
     def test_bad_options(self, make, name, values):
         for value in values:
             with pytest.raises(ad.InputError, match=name):

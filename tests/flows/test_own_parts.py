@@ -42,15 +42,9 @@ def test_a_state_that_no_checkpoint_holds(state):
 
 
 @pytest.mark.parametrize(
-    "displacement",
-    [
-        lambda v: {"X": -v["x"]},
-        lambda v: {"x": v["x"], "mean": v["x"]},
-        lambda v: {"x": v["x"].mean(0)},
-        lambda v: {"x": 0.1},
-        lambda v: v["x"],
-    ],
-)
+    "displacement", [lambda v: {"X": -v["x"]}, lambda v: {"x": v["x"], "mean": v["x"]},
+    lambda v: {"x": v["x"].mean(0)}, lambda v: {"x": 0.1}, lambda v: v["x"]],
+)  # fmt: skip
 def test_a_displacement_of_other_names_or_shapes(displacement):
     class Own(ad.Integrator):
         def displace(self, velocity, state, step, generator):

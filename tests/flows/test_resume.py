@@ -278,13 +278,9 @@ def test_what_is_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda facts: facts["history"]["values"].pop(),
-        lambda facts: facts["history"].update(speeds=["fast"]),
-        lambda facts: facts.update(index=-1),
-    ],
-)
+    "change", [lambda facts: facts["history"]["values"].pop(), lambda facts: facts["history"].update(speeds=["fast"]),
+    lambda facts: facts.update(index=-1)],
+)  # fmt: skip
 def test_facts_that_do_not_belong_together(change, tmp_path):
     case = setting()
     case.run([ad.Checkpoint(tmp_path, every=1)], n_steps=2)

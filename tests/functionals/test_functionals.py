@@ -168,8 +168,7 @@ class TestInteraction:
         """Only differences count. A shift by 4096 rounds the features themselves to 2.5e-4 in float32 and 5e-13 in
         float64; the shifted features, moved back exactly, are the fair comparison, and then a rounding of the
         differences is left."""
-        # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far
-        # from the origin.
+        # Once: ‖x‖² + ‖x'‖² − 2x·x' without a common centre loses all digits of the differences far from the origin.
         far = (self.data.x + 4096).to(dtype)
         near = far - 4096
         energy = ad.Interaction(INTERACTIONS[name][0])
@@ -337,8 +336,7 @@ class TestOTDDFunctional:
         assert energy(self.source).item() == pytest.approx(expected, rel=1e-9)
 
     def test_warm_start_saves_work_and_changes_nothing(self, monkeypatch):
-        """The second call at the same place starts from its own solution; both answers are within the tolerance of
-        1e-9."""
+        """The second call at the same place starts from its own solution; both answers are within the tolerance of 1e-9."""
         iterations, solve = [], ad.Sinkhorn.solve
 
         def counted(self, *args, **kwargs):

@@ -58,8 +58,7 @@ class TestContraction:
 
     @pytest.mark.parametrize("tau", [0.1, 0.5])
     def test_unequal_weights_matched_one_to_one(self, tau):
-        """On the line the optimal plan is monotone: sorted points with the same weights in order are matched one to
-        one."""
+        """On the line the optimal plan is monotone: sorted points with the same weights in order are matched one to one."""
         weights = 0.1 + draw(15, seed=3).abs()
         x, y = draw(15, seed=4).sort().values, 5 + draw(15, seed=5).sort().values
         self.check(cloud(x, weights=weights), cloud(y, weights=weights), tau)
@@ -106,8 +105,7 @@ class TestGaussianPath:
 
 
 def two_classes(dim, seed, stretch):
-    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one; covariances well
-    conditioned."""
+    """Two classes of 12 and 24 samples, 40 apart, so that classes are matched one to one; covariances well conditioned."""
     low = draw(12, dim, seed=seed) * stretch
     high = draw(24, dim, seed=seed + 1) * torch.linspace(0.5, 1.5, dim, dtype=torch.float64) + 40
     mixed = torch.cat([low, high]) @ (
@@ -159,8 +157,7 @@ class TestLawMotion:
             assert_close(step.dataset.laws().covariance.scales(), expected, rtol=1e-12, atol=1e-12)
 
     def test_euclidean_projects_what_would_turn_negative(self):
-        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue, and 0 is the
-        least."""
+        """Toward point masses the gradient in S is ½ I: a step of 0.5 takes ¼ off every eigenvalue, and 0 is the least."""
         source = cloud(draw(30, 2, seed=1) * torch.tensor([1.0, 0.1], dtype=torch.float64))
         target = cloud(torch.zeros(30, 2))
         options = {"dynamics": ad.JointFixedLabels("euclidean"), "integrator": ad.Euler(0.5)}
@@ -214,9 +211,8 @@ class TestHeat:
     def test_blobs(self, time):
         """Internal(power=1) on quantiles of N(0, 1), n = 400, h = 0.2, τ = 0.01: variance + 2t.
 
-        For a Gaussian the two smoothing errors of order h² cancel and h⁴ = 0.16 % is left; 0.1 % is
-        measured. Held to 1 %. The quantiles of N(0, 1 + 2t) are met as well, away from the tails,
-        where a blob of width h sees few particles."""
+        For a Gaussian the two smoothing errors of order h² cancel and h⁴ = 0.16 % is left; 0.1 % is measured. Held to 1 %.
+        The quantiles of N(0, 1 + 2t) are met as well, away from the tails, where a blob of width h sees few particles."""
         n = 400
         quantiles = gaussian.ppf((np.arange(n) + 0.5) / n)
         source = cloud(torch.from_numpy(quantiles))
@@ -312,11 +308,9 @@ class TestOrder:
 
 
 class TestNumberOfParticles:
-    """Listing every particle as two copies of half the mass changes neither measure nor flow: the
-    step size is flow time.
+    """Listing every particle as two copies of half the mass changes neither measure nor flow: the step size is flow time.
 
-    1e-12: sums run in another order, and Sinkhorn (tol 1e-10) makes the same iterations on both up
-    to that rounding."""
+    1e-12: sums run in another order, and Sinkhorn (tol 1e-10) makes the same iterations on both up to that rounding."""
 
     source = cloud(draw(25, 2, seed=1), torch.arange(25) % 3, draw(25, seed=2).abs() + 0.2)
     target = cloud(draw(30, 2, seed=3) + 3, torch.arange(30) % 2)
@@ -331,19 +325,13 @@ class TestNumberOfParticles:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
-        "functional",
-        [
-            ad.Potential(lambda x, y: torch.log(torch.cosh(x)).sum(1) * (1 + y)),
-            ad.Interaction(ad.repulsion()),
-            ad.Interaction(lambda dx, same: torch.log(torch.cosh(dx)).sum(-1)),
-            ad.Internal(2, bandwidth=0.5) + ad.Internal(1, bandwidth=0.5, by_class=True),
-            ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.Sinkhorn(tol=1e-10)),
-            ad.OTDD(
-                target, cost=ad.GroundCost(label=ad.MeansOnly()), solver=ad.Sinkhorn(tol=1e-10)
-            ),
-        ],
+        "functional", [ad.Potential(lambda x, y: torch.log(torch.cosh(x)).sum(1) * (1 + y)),
+        ad.Interaction(ad.repulsion()), ad.Interaction(lambda dx, same: torch.log(torch.cosh(dx)).sum(-1)),
+        ad.Internal(2, bandwidth=0.5) + ad.Internal(1, bandwidth=0.5, by_class=True),
+        ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.Sinkhorn(tol=1e-10)), ad.OTDD(
+        target, cost=ad.GroundCost(label=ad.MeansOnly()), solver=ad.Sinkhorn(tol=1e-10))],
         ids=["potential", "radial", "interaction", "internal", "sinkhorn", "sinkhorn-means"],
-    )
+    )  # fmt: skip
     def test_copies_change_nothing(self, functional):
         assert self.distance(functional) <= 1e-12
 

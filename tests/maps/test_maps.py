@@ -1,5 +1,4 @@
-"""Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the
-edges."""
+"""Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the edges."""
 
 from __future__ import annotations
 
@@ -50,10 +49,9 @@ class TestOptimalMap:
 
     @pytest.mark.slow
     def test_entropic_maps_converge(self):
-        # The blur has width √ε and holds about nε particles. With ε ∝ n^-½, four times the
-        # particles halve ε: this halves the bias of the blurred map, of order ε, and the noise of
-        # the debiased one, √ε for each of nε particles. Measured over three draws the factor is
-        # 0.43 to 0.57 for both, and draws differ by 20 %: 0.7 fails without convergence.
+        # The blur has width √ε and holds about nε particles. With ε ∝ n^-½, four times the particles halve ε: this halves
+        # the bias of the blurred map, of order ε, and the noise of the debiased one, √ε for each of nε particles. Measured
+        # over three draws the factor is 0.43 to 0.57 for both, and draws differ by 20 %: 0.7 fails without convergence.
         errors: dict[bool, list[float]] = {True: [], False: []}
         for debias in errors:
             for n in (100, 400, 1600):
@@ -181,8 +179,7 @@ class TestEntropic:
         assert np.allclose(rows, mass / mass.sum(axis=1, keepdims=True))
 
     def test_labels_decide_where_features_do_not(self):
-        # Classes that overlap part: a goes 10 to the left, b 8 to the right. Between them the label
-        # says where to.
+        # Classes that overlap part: a goes 10 to the left, b 8 to the right. Between them the label says where to.
         y = torch.arange(200) % 2
         x = draw(200, 1) + 2.0 * y[:, None]
         start = ad.LabeledDataset(x, y, classes=["a", "b"])
@@ -413,9 +410,3 @@ class TestEdges:
             new = np.array([[2.0, 3.0], [50.0, -9.0]])
             carried = one.fit(start, moved(start, 4.0)).transform(new)
             assert np.allclose(carried, new + 4, atol=1e-5)
-
-    @pytest.mark.parametrize("shape", [(4, 4), (7, 4, 3)])
-    def test_a_network_keeps_the_shape_of_images(self, shape):
-        source = ad.LabeledDataset(draw(6, *shape).float(), [0, 1] * 3)
-        fitted = NeuralMap(epochs=1, restarts=1).fit(source, moved(source))
-        assert fitted.transform(source.samples).shape == (6, *shape)

@@ -1,5 +1,4 @@
-"""Mini-batch pairs: against assignments and simplex of other libraries, laws of the cost with labels,
-and at the edges."""
+"""Mini-batch pairs: against assignments and simplex of other libraries, laws of the cost with labels, and at the edges."""
 
 from __future__ import annotations
 

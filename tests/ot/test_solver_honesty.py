@@ -106,24 +106,8 @@ class TestSmallEpsilon:
         for gradient in self.gradients(NARROW, epsilon):
             assert float((gradient - exact).norm() / exact.norm()) < 1e-4  # once: 2.5 to 30 %
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("tol", [1e-2, 1e-3, 1e-4])
-    @pytest.mark.parametrize("share", [0.3, 0.02, 0.002])
-    def test_a_loose_tolerance_states_what_it_leaves(self, share, tol, float32_iterations):
-        a, b = clouds(n=120)
-        cost = cost_of(a.x, b.x)
-        solver = ad.Sinkhorn(share * float(cost.mean()), tol=tol)
-        truth = ad.Sinkhorn(solver.epsilon, tol=1e-12).solve(cost).value
-        for given in (cost, cost.float()):
-            solution = solver.solve(given)
-            rounding = 6e-8 * float(cost.max()) if given.dtype == NARROW else 0.0  # of the cost
-            stated = solution.value_error + rounding
-            assert solution.converged
-            assert abs(solution.value - truth) <= stated <= tol * float(cost.max())
-
 
 class TestPlans:
-    @pytest.mark.slow
     @pytest.mark.parametrize("share", [0.3, 0.01, 0.001])
     @pytest.mark.parametrize("kind", ["matrix", "blocks", "with points without mass"])
     def test_have_the_marginal_error_that_is_stated(self, share, kind, float32_iterations):
@@ -140,6 +124,23 @@ class TestPlans:
             plan = found.plan().double()
             errors = (plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - columns).abs().sum()
             assert errors <= found.marginal_error <= most  # once: 5e-4 where 1e-7 was stated
+
+    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    @pytest.mark.parametrize("reach", [None, 0.8])
+    def test_that_is_stopped_has_the_error_of_its_marginals(self, reach):
+        a, b = clouds(n=30, dtype=WIDE)
+        for most in (1, 4):
+            solver = ad.Sinkhorn(0.05, max_iter=most, reach=reach)
+            found = solver.solve(cost_of(a.x, b.x)), solver.solve_self(cost_of(a.x, a.x))
+            for one, late in zip(
+                found, (1, 1 if reach else 4), strict=True
+            ):  # a self-problem is a step ahead
+                plan, (rows, columns) = one.plan(), one.target_marginals(a.weights, a.weights)
+                error = float(
+                    (plan.sum(1) - rows).abs().sum() + (plan.sum(0) - columns).abs().sum()
+                )
+                share = one.marginal_error * one.mass / error
+                assert not one.converged and 1 - 1e-6 <= share <= late + 1e-6
 
 
 class TestOtherSolvers:

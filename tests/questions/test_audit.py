@@ -183,19 +183,15 @@ def test_result_as_table_and_json():
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: audit(np.zeros((3, 2))), "LabeledDataset"),
-        (lambda: audit(ad.LabeledDataset([[0.0], [1.0]])), "labels"),
-        (lambda: audit(ad.LabeledDataset([[0.0]], ["a"])), "two samples"),
-        (lambda: audit(blobs(), blobs(d=5)), "harmonize"),
-        (lambda: audit(blobs(), ad.LabeledDataset(np.zeros((3, 4)))), "reference"),
-        (lambda: audit(blobs(), embedding="nothing"), "embedding"),
-        (lambda: audit(blobs()).worst(3, by="size"), "misfit"),
-        (lambda: audit(blobs()).worst(0), "n must"),
-        (lambda: ad.audit(blobs(), progress=3), "progress"),
-    ],
-)
+    ("make", "said"), [(lambda: audit(np.zeros((3, 2))), "LabeledDataset"),
+    (lambda: audit(ad.LabeledDataset([[0.0], [1.0]])), "labels"),
+    (lambda: audit(ad.LabeledDataset([[0.0]], ["a"])), "two samples"),
+    (lambda: audit(blobs(), blobs(d=5)), "harmonize"),
+    (lambda: audit(blobs(), ad.LabeledDataset(np.zeros((3, 4)))), "reference"),
+    (lambda: audit(blobs(), embedding="nothing"), "embedding"),
+    (lambda: audit(blobs()).worst(3, by="size"), "misfit"), (lambda: audit(blobs()).worst(0), "n must"),
+    (lambda: ad.audit(blobs(), progress=3), "progress")],
+)  # fmt: skip
 def test_bad_input_is_said(make, said):
     with pytest.raises(ad.InputError, match=said):
         make()

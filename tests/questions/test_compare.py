@@ -214,16 +214,12 @@ def test_an_embedding_is_where_everything_is_measured():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fake", "real"),
-    [
-        (([[0.0], [1.0], [5.0]], [*"aab"]), ([[0.0], [1.0], [2.0], [5.0]], [*"aaab"])),
-        (([[0.0]], ["a"]), ([[0.0], [1.0]], ["a", "a"])),
-        (([[1.0]] * 20, ["a"] * 20), ([[1.0]] * 20, ["a"] * 20)),
-        (([[1.0]] * 9, [*"abc"] * 3), ([[1.0]] * 9, [*"abc"] * 3)),
-        (([[0.0], [1.0]], [*"ab"]), ([[0.0], [1.0]], [*"ab"])),
-    ],
+    ("fake", "real"), [(([[0.0], [1.0], [5.0]], [*"aab"]), ([[0.0], [1.0], [2.0], [5.0]], [*"aaab"])),
+    (([[0.0]], ["a"]), ([[0.0], [1.0]], ["a", "a"])), (([[1.0]] * 20, ["a"] * 20), ([[1.0]] * 20, ["a"] * 20)),
+    (([[1.0]] * 9, [*"abc"] * 3), ([[1.0]] * 9, [*"abc"] * 3)),
+    (([[0.0], [1.0]], [*"ab"]), ([[0.0], [1.0]], [*"ab"]))],
     ids=["few", "one sample", "one point, one class", "one point", "one of each"],
-)
+)  # fmt: skip
 def test_small_and_degenerate_data_are_judged_or_said_to_be_unknown(fake, real):
     found = ad.compare(ad.LabeledDataset(*fake), ad.LabeledDataset(*real), **FAST)
     assert "frechet" not in found.beyond and "otdd" not in found.beyond
@@ -235,19 +231,13 @@ GOOD = gaussian(0, 30)
 
 
 @pytest.mark.parametrize(
-    ("sets", "options", "said"),
-    [
-        ([ad.LabeledDataset(GOOD.x, [None, *GOOD.labels[1:]]), GOOD], {}, "needs a label"),
-        ([ad.LabeledDataset(GOOD.x[:, :2], GOOD.labels), GOOD], {}, "one feature space"),
-        ([np.zeros((3, 2)), GOOD], {}, "LabeledDataset"),
-        ([GOOD, GOOD.subset([0])], {}, "two samples"),
-        ([GOOD, GOOD, gaussian(2, 30, names="abc")], {}, "held_out"),
-        ([GOOD, GOOD], {"cost": SquaredEuclidean()}, "GroundCost"),
-        ([GOOD, GOOD], {"repeats": 1}, "repeats"),
-        ([GOOD, GOOD], {"level": 0}, "level"),
-        ([GOOD, GOOD], {"seed": -1}, "seed"),
-    ],
-)
+    ("sets", "options", "said"), [([ad.LabeledDataset(GOOD.x, [None, *GOOD.labels[1:]]), GOOD], {}, "needs a label"),
+    ([ad.LabeledDataset(GOOD.x[:, :2], GOOD.labels), GOOD], {}, "one feature space"),
+    ([np.zeros((3, 2)), GOOD], {}, "LabeledDataset"), ([GOOD, GOOD.subset([0])], {}, "two samples"),
+    ([GOOD, GOOD, gaussian(2, 30, names="abc")], {}, "held_out"),
+    ([GOOD, GOOD], {"cost": SquaredEuclidean()}, "GroundCost"), ([GOOD, GOOD], {"repeats": 1}, "repeats"),
+    ([GOOD, GOOD], {"level": 0}, "level"), ([GOOD, GOOD], {"seed": -1}, "seed")],
+)  # fmt: skip
 def test_bad_input_is_refused(sets, options, said):
     with pytest.raises(ad.InputError, match=said):
         ad.compare(*sets, **options)

@@ -166,20 +166,12 @@ def test_result_as_json():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"window": [[1.0, 2.0]]}, "LabeledDataset"),
-        ({"window": ad.LabeledDataset([[1.0]], ["a"])}, "harmonize"),
-        ({"level": 1.5}, "level"),
-        ({"n_permutations": 0}, "n_permutations"),
-        ({"level": 1e-4}, "permutations"),
-        ({"max_samples": 1}, "max_samples"),
-        ({"seed": -1}, "seed"),
-        ({"embedding": "nothing"}, "embedding"),
-        ({"embedding": 500}, "principal"),
-        ({"progress": "yes"}, "progress"),
-    ],
-)
+    ("change", "said"), [({"window": [[1.0, 2.0]]}, "LabeledDataset"),
+    ({"window": ad.LabeledDataset([[1.0]], ["a"])}, "harmonize"), ({"level": 1.5}, "level"),
+    ({"n_permutations": 0}, "n_permutations"), ({"level": 1e-4}, "permutations"), ({"max_samples": 1}, "max_samples"),
+    ({"seed": -1}, "seed"), ({"embedding": "nothing"}, "embedding"), ({"embedding": 500}, "principal"),
+    ({"progress": "yes"}, "progress")],
+)  # fmt: skip
 def test_bad_input_is_refused(change, said):
     options = {"reference": data(*draw(30)), "window": data(*draw(30, seed=2)), **change}
     with pytest.raises(ad.InputError, match=said):

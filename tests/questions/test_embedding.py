@@ -152,15 +152,10 @@ def test_offsets_and_scales(offset, scale):
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "said"),
-    [
-        (ad.LabeledDataset([[0.0], [1.0]], ["a", None]), {}, "label for each sample"),
-        (np.zeros((3, 2)), {}, "LabeledDataset"),
-        (labeled(5), {"n_directions": 0}, "n_directions"),
-        (labeled(5), {"n_levels": 0}, "n_levels"),
-        (labeled(5), {"label_weight": -1}, "label_weight"),
-    ],
-)
+    ("data", "options", "said"), [(ad.LabeledDataset([[0.0], [1.0]], ["a", None]), {}, "label for each sample"),
+    (np.zeros((3, 2)), {}, "LabeledDataset"), (labeled(5), {"n_directions": 0}, "n_directions"),
+    (labeled(5), {"n_levels": 0}, "n_levels"), (labeled(5), {"label_weight": -1}, "label_weight")],
+)  # fmt: skip
 def test_bad_input_is_refused(data, options, said):
     with pytest.raises(InputError, match=said):
         ad.embed(data, **options)

@@ -1,9 +1,8 @@
-"""Every label cost × feature cost × solver × dynamics × dtype: a value, with its gradient, that an
-independent reference confirms, or a refusal with a true reason and a remedy that works.
+"""Every label cost × feature cost × solver × dynamics × dtype: a value, with its gradient, that an independent reference
+confirms, or a refusal with a true reason and a remedy that works.
 
-References are written out in numpy: costs by explicit differences, laws by ``numpy.cov`` and matrix
-roots, transport by a plain Sinkhorn loop or by assignment. A mini-batch of all samples is the whole
-problem, and so is a kernel of full rank."""
+References are written out in numpy: costs by explicit differences, laws by ``numpy.cov`` and matrix roots, transport by a
+plain Sinkhorn loop or by assignment. A mini-batch of all samples is the whole problem, and so is a kernel of full rank."""
 
 import itertools
 import math

@@ -25,9 +25,7 @@ DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 @st.composite
 def datasets(draw, dim=None, dtype=None, scale=None, max_n=18):
-    """Labeled samples with ordinary nastiness: single-sample classes, more dimensions than samples,
-    coinciding points.
-    """
+    """Labeled samples with ordinary nastiness: single-sample classes, more dimensions than samples, coinciding points."""
     n, d = draw(st.integers(1, max_n)), dim or draw(st.integers(1, 25))
     k = draw(st.integers(1, min(n, 4)))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
@@ -51,8 +49,7 @@ def size(data):
     return float(spread) + float(data.x.abs().max()) + 1e-30
 
 
-# Datasets that differ only in what costs nothing: their distance is zero as far as it is known, and
-# that is said.
+# Datasets that differ only in what costs nothing: their distance is zero as far as it is known, and that is said.
 @pytest.mark.filterwarnings("ignore:the divergence is:advect.errors.ConvergenceWarning")
 class TestLaws:
     @examples(150)
@@ -111,8 +108,7 @@ class TestLaws:
     @pytest.mark.slow
     @pytest.mark.parametrize("far", [1e2, 1e6, 1e9])
     def test_a_sample_without_mass_does_not_matter_wherever_it_is(self, far):
-        # Once: it moved the centre that products are taken around, and set what rounding was
-        # allowed.
+        # Once: it moved the centre that products are taken around, and set what rounding was allowed.
         x, other = normal(30, 3).float(), normal(25, 3, seed=1).float() + 1
         a, b = ad.LabeledDataset(x, [0] * 30), ad.LabeledDataset(other, [0] * 25)
         x = torch.cat([x, torch.full((1, 3), far)])

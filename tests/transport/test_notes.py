@@ -1,17 +1,22 @@
 """Notes: said where they are true, silent where they are not."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
 from flow_cases import draw, labeled, memberships
 
 import advect as ad
+from advect.transport import notes
+from advect.transport.matchings import Matchings
+from advect.transport.sampling_error import class_cost_error
+from advect.transport.transport import rounding
 
 
-def words(notes):
-    assert all(len(note.remedy) > 10 and str(note).endswith(note.remedy) for note in notes)
-    return " ".join(note.what for note in notes)
+def words(found):
+    assert all(len(note.remedy) > 10 and str(note).endswith(note.remedy) for note in found)
+    return " ".join(note.what for note in found)
 
 
 def blobs(sizes, seed=0, dim=2, shift=0.0):
@@ -42,6 +47,7 @@ SAID = {  # name: (source, target, options, words of the notes)
     "shares in another order": (blobs([30, 10]), blobs([10, 30], 1), {}, ()),
     "shares": (blobs([30, 10]), blobs([20, 20], 1), {}, ("at least 25%",)),
     "numbers of classes": (blobs([20, 20]), blobs([20, 20, 20], 1), {}, ("at least 33%",)),
+    "shares that nearly agree": (blobs([52, 50]), blobs([50, 51], 1), {}, ()),
     "shares count weights": (EVEN, blobs([20, 20], 1), {}, ()),
     "not converged": (A, B, {"solver": ad.Sinkhorn(1e-3, max_iter=3)}, ("did not converge",)),
     "epsilon above costs": (A, B, {"solver": ad.Sinkhorn(1e3)}, ()),
@@ -66,13 +72,71 @@ def test_few_samples_matter_to_covariances_alone(label):
     assert "estimated" not in words(ad.otdd(*FEW, cost=ad.GroundCost(label=label)).notes)
 
 
-def test_one_of_many_columns_that_carries_most_is_named():
-    a, b = (draw(50, 6, seed=seed) for seed in range(2))
-    scale = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0, 1.0])  # 36 of 41
-    one, two = (ad.LabeledDataset(x * scale, [0] * 50) for x in (a, b))
-    assert "'feature 3' carries 8" in words(ad.otdd(one, two).notes)
-    few = [data.replace(x=data.x[:, 1:3], sample_shape=(2,)) for data in (one, two)]
-    assert "Column" not in words(ad.otdd(*few).notes)
+def test_where_sentences_begin_and_end():
+    """Each condition, just below and just above its bound."""
+    single, unit, count = torch.float32, 2.0**-23, lambda notes: len(words(notes)) > 0
+    # rounding of float32, but no more than a thousandth of a value, and of float64 at least
+    found = [rounding(single, 3.0, size) for size in (1.0, 1e-3, 0.0)]
+    assert found == pytest.approx([48 * unit, 1e-6, 48 * 2.0**-52])
+    # a hundredth of the fall, no more than the lowest value, and rounding
+    for fall, least in (
+        ((10, 1), 1.09),
+        ((10, 0.01), 0.02),
+        ((4, 4), 4 + 64 * unit),
+        ((10, -2), -1.88),
+    ):
+        for share, said in ((0.99, False), (1.01, True)):
+            last = fall[1] + share * (least - fall[1])
+            assert bool(notes.ended_above((*fall, last), single)) == said
+    assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single) == []
+    assert notes.rises((4.0, 4.0 + 9e-6, 3.0, 3.1), 7, single) == [8, 10]
+    assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single, (0.0, 0.0, 0.0)) == [8]
+    assert [count(notes.of_reach(left)) for left in (0.0099, 0.0101)] == [False, True]
+    most = [notes.of_reach(left)[0] for left in (0.49, 0.51, 0.994, 0.9951)]
+    assert ["raise reach" in note.remedy for note in most] == [False, True, True, True]
+    assert [note.what.split()[0] for note in most] == ["49%", "51%", "99%", "99.5%"]
+    assert [count(notes.of_soft_labels(floor)) for floor in (0.0, -1e-9)] == [False, True]
+    assert [count(notes.of_noise(names)) for names in ([], ["a"])] == [False, True]
+    assert "a and b are" in words(notes.of_noise(["a", "b"]))
+    assert "in 1 of 2" in words(notes.of_solver(1, 2)) and notes.of_solver(0, 2) == []
+    assert "in 1" not in words(notes.of_solver(1, 1))
+    for epsilon, largest, lower in ((3.0, 2.0, True), (2.0, 2.0, False), (3.0, None, False)):
+        (note,) = notes.of_unresolved(1.0, 2.0, epsilon, largest)
+        assert note.remedy.startswith("Lower epsilon") == lower
+    few, many = (blobs([9] * k) for k in (5, 6))
+    for data, more in ((few, False), (many, True)):
+        other = data.replace(classes=tuple("uvwxyz"[: len(data.classes)]))
+        said = words(ad.otdd(data, other, cost=ad.GroundCost(label=ad.ByName())).notes)
+        assert "No class name" in said and ("4, …" in said) == more
+
+
+def test_one_column_of_few_and_of_many():
+    """0.8 of the squared distances from five columns on, 0.99 of fewer."""
+    for dim, share, said in ((5, 0.79, 0), (5, 0.81, 1), (4, 0.98, 0), (4, 0.991, 1), (1, 1.0, 0)):
+        x = torch.cat([torch.eye(dim), -torch.eye(dim)]).double()  # equal variances about the mean
+        x[:, 0] *= (share * (dim - 1) / (1 - share)) ** 0.5 if dim > 1 else 1.0
+        data = ad.LabeledDataset(x, [0] * len(x))
+        found = words(ad.otdd(data, data.replace(x=x.flip(0))).notes)
+        assert (f"Column 'feature 1' carries {share:.0%}" in found) == said == ("Column" in found)
+    x = torch.randn(20, 2, dtype=torch.float64)
+    a, b = (ad.LabeledDataset(x + torch.tensor([gap, 0.0]), [0] * len(x)) for gap in (0.0, 30.0))
+    assert "'feature 1'" in words(ad.otdd(a, b).notes)  # means count too
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 4), (3, 4), (4, 2)])
+def test_the_two_best_matchings_are_those_of_all_assignments(sizes):
+    for seed in range(4):
+        sides = [labeled([9] * k, 2, seed + k, shift=side) for side, k in enumerate(sizes)]
+        sides[0] = sides[0].replace(x=sides[0].x + 4 * draw(sizes[0], 2, seed=seed)[sides[0].y])
+        found = Matchings.of(ad.GroundCost().between(*sides))
+        squared = found.squared if sizes[0] <= sizes[1] else found.squared.T
+        every = itertools.permutations(range(max(sizes)), min(sizes))
+        costs = sorted(sum(squared[i, j] for i, j in enumerate(columns)) for columns in every)
+        both = [float((table * found.squared).sum()) for table in (found.best, found.second)]
+        assert both == pytest.approx(costs[:2])
+        gap = found.second - found.best
+        error = class_cost_error(found.pair, torch.from_numpy(gap))
+        assert found.is_within_noise(found.second) == (costs[1] - costs[0] <= 2 * error)
 
 
 @pytest.mark.parametrize("far", [1e6, 1e15])
@@ -125,23 +189,10 @@ class TestFlow:
         assert result.notes == () and result.status == "completed" and result.best.index == 5
 
     @pytest.mark.parametrize(
-        ("values", "said", "status"),
-        [
-            ([3.0, 2.0, 1.0], "", "completed"),
-            ([3.0, 2.0, 2.0 + 1e-15], "", "completed"),
-            (
-                [3.0, 2.0, 2.1, 1.0],
-                "1 of 3 steps, first at step 2, and ended at 1, its",
-                "completed",
-            ),
-            (
-                [3.0, 1.0, 2.0, 2.5],
-                "2 of 3 steps, first at step 2, and ended at 2.5, above",
-                "rose",
-            ),
-            ([3.0], "", "completed"),
-        ],
-    )
+        ("values", "said", "status"), [([3.0, 2.0, 1.0], "", "completed"), ([3.0, 2.0, 2.0 + 1e-15], "", "completed"),
+        ([3.0, 2.0, 2.1, 1.0], "1 of 3 steps, first at step 2, and ended at 1, its", "completed"),
+        ([3.0, 1.0, 2.0, 2.5], "2 of 3 steps, first at step 2, and ended at 2.5", "rose"), ([3.0], "", "completed")],
+    )  # fmt: skip
     def test_values(self, values, said, status):
         data = ad.LabeledDataset([[0.0]], ["a"])
         n, control = len(values) - 1, ad.FixedSteps()
@@ -157,9 +208,8 @@ class TestFlow:
         assert result.unconverged == 4 and "in 4 of 4 evaluations" in words(result.notes)
 
     def test_mixed(self):
-        """Two classes that are drawn into one place have mixed, unless they were never apart or the
-        target asks for it: there they overlap, or are fewer.
-        """
+        """Two classes that are drawn into one place have mixed, unless they were never apart or the target asks for it:
+        there they overlap, or are fewer."""
         apart = blobs([50, 50])
         one_place, overlapping = (apart.replace(x=draw(100, 2, seed=seed)) for seed in (3, 4))
         one, none = (ad.LabeledDataset(one_place.x + 1, labels) for labels in ([0] * 100, None))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect.transport import sampling_error as errors
 
 
 def draw(n: int, shift: float, seed: int, dim: int = 3, apart: float = 4.0) -> ad.LabeledDataset:
@@ -29,9 +30,8 @@ COSTS = {
 
 @pytest.mark.parametrize("name", COSTS)
 def test_the_first_order_is_that_of_differences(name):
-    """Var = Σ w² (ψ − mean of the class)² n/(n − 1), with ψ what more mass at a sample adds to the
-    energy, by differences.
-    """
+    """Var = Σ w² (ψ − mean of the class)² n/(n − 1), with ψ what more mass at a sample adds to the energy, by
+    differences."""
     (cost, tol), solver = COSTS[name], ad.Sinkhorn(epsilon=1.0, tol=1e-11)
     # classes that overlap: else the energy has a kink where their shares meet
     sides = [draw(24, 0.0, 0, apart=0.5), draw(20, 1.0, 1, apart=0.5)]
@@ -78,6 +78,24 @@ def test_scale_and_levels():
     assert half == pytest.approx(1.645 * found.standard_error(), rel=0.02)
 
 
+def test_errors_of_values_and_of_energies_by_hand():
+    """δ√(2E) = δE/√(2E), at most √(2 (E + δE)); and back."""
+    assert errors.check_level(0.95) == pytest.approx(1.959964) and errors.check_level(
+        0.5
+    ) == pytest.approx(0.674490)
+    for value, error, expected in ((2.0, 0.5, 0.25), (2.0, 40.0, 84**0.5), (0.0, 8.0, 4.0)):
+        assert errors.value_error(value, error) == pytest.approx(expected)
+    for error in (0.0, 0.1, 9.6, 9.7, 50.0):  # both are the same at (1 + √2) · 2²
+        assert errors.energy_error_of(2.0, errors.value_error(2.0, error)) == pytest.approx(error)
+    assert errors.energy_error_of(0.0, 4.0) == 8.0
+    assert errors.between_values(4.0, 1.5) == (1.0, 7**0.5) and errors.between_values(1.0, 1.0) == (
+        0.0,
+        3**0.5,
+    )
+    for parts in ((math.nan, 1.0), (1.0, math.nan)):
+        assert all(map(math.isnan, errors.between_values(*parts)))
+
+
 def test_carried_laws_and_samples_without_weight_do_not_vary():
     a, b = draw(60, 0.0, 0), draw(60, 2.0, 1)
     error = ad.otdd(a, b).standard_error()
@@ -95,15 +113,10 @@ LIGHT = MANY.replace(weights=torch.tensor([1.0, 2.0] + [0.0] * 38))
 
 
 @pytest.mark.parametrize(
-    ("data", "solver", "reason"),
-    [
-        (MANY, ad.Sinkhorn(reach=3.0), "reach"),
-        (MANY, ad.MiniBatch(size=20), "random batches"),
-        (SOFT, None, "soft labels"),
-        (FEW, None, "one sample"),
-        (LIGHT, None, "one sample"),
-    ],
-)
+    ("data", "solver", "reason"), [(MANY, ad.Sinkhorn(reach=3.0), "reach"),
+    (MANY, ad.MiniBatch(size=20), "random batches"), (SOFT, None, "soft labels"), (FEW, None, "one sample"),
+    (LIGHT, None, "one sample")],
+)  # fmt: skip
 def test_where_the_first_order_is_not_known(data, solver, reason):
     found = ad.otdd(data, data.replace(x=data.x + 2), solver=solver)
     for ask in (found.interval, found.standard_error):

@@ -21,21 +21,14 @@ def test_an_object_is_described_as_it_was_made(kind, name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "made"),
-    [
-        ("solver", "sinkhorn?epsilon=5%", ad.Sinkhorn(ad.Relative(0.05))),
-        ("solver", "sinkhorn?epsilon=0.5&max_iter=9", ad.Sinkhorn(0.5, max_iter=9)),
-        ("integrator", "euler?step_size=decay%3Ffirst=1%26half_life=2", None),
-        ("dynamics", "fd?bounds=-inf,1", ad.FeatureDriven(bounds=(-np.inf, 1.0))),
-        (
-            "dynamics",
-            "jd-fl?bounds=0;1,2&columns=0,2",
-            ad.JointFixedLabels(bounds=(0, (1, 2)), columns=(0, 2)),
-        ),
-        ("dynamics", "fd?columns=a%2Cb,c", ad.FeatureDriven(columns=("a,b", "c"))),
-        ("cost", {"label": "names?plus=bures", "label_weight": 2}, None),
-    ],
-)
+    ("kind", "text", "made"), [("solver", "sinkhorn?epsilon=5%", ad.Sinkhorn(ad.Relative(0.05))),
+    ("solver", "sinkhorn?epsilon=0.5&max_iter=9", ad.Sinkhorn(0.5, max_iter=9)),
+    ("integrator", "euler?step_size=decay%3Ffirst=1%26half_life=2", None),
+    ("dynamics", "fd?bounds=-inf,1", ad.FeatureDriven(bounds=(-np.inf, 1.0))), ("dynamics",
+    "jd-fl?bounds=0;1,2&columns=0,2", ad.JointFixedLabels(bounds=(0, (1, 2)), columns=(0, 2))),
+    ("dynamics", "fd?columns=a%2Cb,c", ad.FeatureDriven(columns=("a,b", "c"))),
+    ("cost", {"label": "names?plus=bures", "label_weight": 2}, None)],
+)  # fmt: skip
 def test_objects_from_text(kind, text, made):
     found = registry.make(kind, text)
     assert made is None or repr(found) == repr(made)

@@ -1,7 +1,6 @@
 """The flows whose checkpoints are in this folder, written by version 0.2.0 after ``FIRST`` steps.
 
-``expected.json`` has what that version found when it went on from them.
-"""
+``expected.json`` has what that version found when it went on from them."""
 
 from pathlib import Path
 

@@ -200,8 +200,6 @@ def estimate_soft(x: Tensor, probabilities: Tensor, weights: Tensor) -> Gaussian
     relative = likely / torch.where(most > 0, most, 1)
     relative[top, torch.arange(len(top), device=top.device)] = 0
     spread = (-torch.expm1(torch.log1p(-relative).sum(dim=0))).sqrt()  # √φ
-    if bool((spread == 1).all()):
-        return laws
     own = laws.covariance.each_row(spread)[:, None] * laws.covariance.tensors()["rows"]
     return Gaussians(laws.means, laws.covariance.with_tensors({"rows": own}))
 

@@ -75,6 +75,8 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0) -> Tensor:
         traces = factors[0].traces()
         traces = traces[:, None] + (traces if a is b else factors[1].traces())
         norms = nuclear_norms(*factors, upper=distances + traces, rtol=rtol)
+        if a is not b and factors[0] is factors[1]:  # the same covariances at other means
+            norms = norms + torch.diag(traces.diagonal() / 2)
         distances = distances + (traces - 2 * norms).clamp_min(0)
     if a is b:
         distances = distances * (1 - torch.eye(len(distances)).to(distances))
@@ -335,7 +337,10 @@ def _polar(matrix: Tensor, least: float) -> tuple[Tensor, Tensor]:
     # The remaining rows are decomposed again at their scale, after rounding errors along the finished
     # directions are removed.
     small = right[~large]
-    small = small - (small @ directions.mT) @ directions
+    for _ in range(
+        2
+    ):  # twice, as directions of nearly equal values are at right angles to 1e-4 only
+        small = small - (small @ directions.mT) @ directions
     if len(small) and float(torch.linalg.vector_norm(small, dim=1).max()) > least:
         factor = factor + left[:, ~large] @ _polar(small, least)[0]
     return factor, singular
