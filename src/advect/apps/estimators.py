@@ -51,8 +51,9 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     target samples. Without a target it is the identity.
 
     Labels of the target that are −1, NaN or None are missing (−1 is a class if y has it). They are filled
-    with predictions of ``class_shares`` for the class proportions of the source and the known labels, so
-    labels of the source count also if the target has none. A float y with fractions is a continuous target;
+    by the transport plan of ``class_shares``, from the source and from known labels with equal weight, so
+    labels of the source count also if the target has none. The source takes part as it is or with the mean of
+    the target, whichever has the smaller ``misfit``. A float y with fractions is a continuous target;
     unknown targets are means of the five nearest known ones. Class labels that are floats must be whole numbers.
 
     Options that are None are chosen from the data, as in ``ad.flow(source, target)``: among others,
@@ -361,13 +362,17 @@ def _fractional(y: Any) -> bool:
 
 
 def _filled(source: LabeledDataset, target: LabeledDataset) -> LabeledDataset:
-    """The target with predictions for missing labels, by samples of the source and labeled ones of the target."""
-    labeled = target.subset(target.labeled)
-    names = tuple(dict.fromkeys([*source.classes, *labeled.classes]))
-    x = torch.cat([source.x, labeled.x.to(source.x)])
-    joined = LabeledDataset(x, [*source.labels, *labeled.labels], classes=names)
-    answers = class_shares(joined, LabeledDataset(target.x)).answers[1]
-    likely = (answers * joined.class_mass.numpy()).argmax(axis=1)
+    """The target with predictions for missing labels, half by the source and half by known labels."""
+    n, known = len(source), [name for name in target.labels if name is not None]
+    names = tuple(dict.fromkeys([*source.classes, *target.classes]))
+    weights = [1 / n] * n + [1 / len(known)] * len(known) if known else None
+    tried = []
+    for shift in (0.0, target.x.mean(dim=0) - source.x.mean(dim=0)):
+        x = torch.cat([source.x + shift, target.x[target.labeled]])
+        joined = LabeledDataset(x, [*source.labels, *known], weights, classes=names)
+        tried.append(class_shares(joined, LabeledDataset(target.x)))
+    best = min(tried, key=lambda found: found.misfit)
+    likely = (best.answers[1] * best.source.class_mass.numpy()).argmax(axis=1)
     pairs = zip(target.labels, likely, strict=True)
     return LabeledDataset(target.x, [names[i] if name is None else name for name, i in pairs])
 

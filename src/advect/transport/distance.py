@@ -228,8 +228,13 @@ class Distance(Result):
             >>> 0.05 < ad.otdd(a, b).standard_error() < 0.5
             True
         """
-        error, _ = energy_error(self.divergence, self.pairs)
+        error, _ = self.energy_spread
         return 0.0 if self.energy == self.error == 0 else value_error(self.value, error)
+
+    @cached_property
+    def energy_spread(self) -> tuple[float, float]:
+        """The first-order standard error of ``energy`` and its degrees of freedom."""
+        return energy_error(self.divergence, self.pairs)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the mean distance over new samples of the same size.
@@ -256,7 +261,7 @@ class Distance(Result):
         check_level(level)
         if self.energy == self.error == 0:
             return 0.0, 0.0
-        error, freedom = energy_error(self.divergence, self.pairs)
+        error, freedom = self.energy_spread
         return between_values(2 * self.energy, check_level(level, freedom) * error + self.error)
 
     @property
