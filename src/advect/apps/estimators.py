@@ -143,10 +143,10 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ) -> DatasetTransport:
         """Fit, with y as classes or numbers; None decides by its values."""
         precise: dict[str, Any] = {"dtype": (np.float64, np.float32)}
-        samples = validate_data(self, X, **precise)
+        samples: Any = validate_data(self, X, **precise)
         X_target, y_target = _target(self, len(samples), X_target, y_target)
         identity = X_target is None
-        target = samples if identity else validate_data(self, X_target, reset=False, **precise)
+        target: Any = samples if identity else validate_data(self, X_target, reset=False, **precise)
         known = y if identity else y_target
         first, last = _datasets(samples, y, target, known, continuous)
         dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
@@ -219,17 +219,20 @@ class _Transported(MetaEstimatorMixin, BaseEstimator):
         X_target, y_target = _target(self, len(X), X_target, y_target)
         if not self._continuous:
             check_classification_targets(y)
-        prepare = FunctionTransformer() if self.transformer is None else clone(self.transformer)
+        prepare: Any = (
+            FunctionTransformer() if self.transformer is None else clone(self.transformer)
+        )
         self.transformer_ = prepare.fit(X, y)
-        moved, options = self._prepared(X), {}
+        moved, options = self._prepared(X), dict[str, Any]()
         if X_target is not None:
-            transport = DatasetTransport() if self.transport is None else clone(self.transport)
+            transport: Any = DatasetTransport() if self.transport is None else clone(self.transport)
             X_target = self._prepared(X_target)
             self.transport_ = transport._fit(moved, y, X_target, y_target, self._continuous)
-            moved = self.transport_.flowed_
+            moved, weights = self.transport_.flowed_, len(X) * self.transport_.weights_
             if has_fit_parameter(self.estimator, "sample_weight"):
-                options["sample_weight"] = len(X) * self.transport_.weights_
-        self.estimator_ = clone(self.estimator).fit(moved, y, **options)
+                options["sample_weight"] = weights
+        model: Any = clone(self.estimator)
+        self.estimator_ = model.fit(moved, y, **options)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -263,7 +266,8 @@ class TransportClassifier(ClassifierMixin, _Transported):
             the transport. A step of a pipeline before this estimator is not applied to ``X_target``,
             unless metadata routing is enabled: ``Pipeline(…, transform_input=["X_target"])``.
         target: (X_target, y_target), instead of arguments of ``fit``. Use it in a search: scikit-learn cuts
-            arguments of ``fit`` that are as long as X to the fold, which is refused.
+            arguments of ``fit`` that are as long as X to the fold, which is refused. Folds of X are samples
+            of the source: pass ``scoring`` that evaluates labeled samples of the target.
 
     Attributes:
         estimator_: the trained classifier.  transport_: the fitted transport.

@@ -299,7 +299,7 @@ class FlowResult(Result):
                 self.values, first, self.dataset.x.dtype, sizes
             )
         share = self.time / self.n_steps if self.n_steps else 1.0
-        observations += transport_notes.of_steps(share, self.speeds)
+        observations += transport_notes.of_steps(share, self.values)
         observations += transport_notes.of_solver(self.unconverged, len(self.values))
         if self.target is not None and "cost" in self.options:
             leaves_mass = "solver" in self.options and self.options["solver"].reach is not None

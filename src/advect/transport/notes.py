@@ -28,7 +28,7 @@ _MOST, _FEW_OF_MANY = (
     0.95,
     0.1,
 )  # share of several columns, if they are fewer than this share of all
-_SHORT, _FAST = 0.1, 0.05  # mean share of the step size, and of the first speed
+_SHORT, _GAIN = 0.1, 0.1  # mean share of the step size, and of the fall
 _CLASS_CHANGE = 0.02  # mass: smaller differences of class proportions do not matter
 _MASS_LEFT, _MOST_MASS = 0.01, 0.5
 _MIXED = 0.2  # share of samples whose nearest neighbor is no longer of their class
@@ -89,9 +89,12 @@ def of_values(
     return [Note(what, remedy)]
 
 
-def of_steps(share: float, speeds: Sequence[float]) -> list[Note]:
+def of_steps(share: float, values: Sequence[float]) -> list[Note]:
     """Steps that step control cut to a small share of their size, in a flow that had not ended."""
-    if share >= _SHORT or speeds[-1] <= _FAST * speeds[0]:
+    # what as many steps of full size would still gain, by the last one
+    if share >= _SHORT or (values[-2] - values[-1]) / share * len(values) <= _GAIN * (
+        values[0] - values[-1]
+    ):
         return []
     what = f"Step control cut the steps to {_percent(share)} of step_size on average, and the flow had not ended."
     remedy = "Make more steps, or give terms with large gradients a smaller weight."
