@@ -94,6 +94,8 @@ def test_classes_without_mass_and_single_samples():
     assert found.by_name["nobody"] == 0
     np.testing.assert_allclose(found.shares, [0.5, 0.5, 0.0], atol=0.03)
     assert np.isfinite(found.standard_error(10)).all()
+    light = blobs((20, 20, 5)).replace(weights=[1.0] * 40 + [0.0] * 5)  # samples without mass
+    assert ad.class_shares(light, blobs((10, 10), seed=1)).p_value > 0.01
     alone = ad.class_shares(blobs((5,)), blobs((7,), seed=1))
     assert alone.shares.tolist() == [1.0]
 

@@ -15,6 +15,7 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,8 @@ class ClassShares(Result):
         misfit: kernel distance between the target and the source with these proportions, from 0 to
             √2, without the part that sampling explains. It is near 0 if only proportions differ.
         p_value: that of the hypothesis that only proportions differ, by a bootstrap. If it is small,
-            classes look different in the target, and the proportions may be wrong.
+            classes look different in the target, and the proportions may be wrong. It is too small for
+            classes of a few samples, whose spread is not known.
         mass_left: the share of mass that the plan left behind; near 1 if the datasets have little
             in common.
         converged: whether the transport problem was solved.
@@ -82,10 +84,11 @@ class ClassShares(Result):
         """
         generator = torch.Generator().manual_seed(0)
         source, target = _fourier(self.source, self.target, generator)
-        drawn = self._bootstrap(_DRAWS, generator)
-        within = self.source.weights.cpu().numpy() / self._class_mass()[self._codes]
-        draws = [(self.shares, within, self.target.weights.cpu().numpy()), *drawn]
-        gaps = np.stack([b @ target - (p[self._codes] * a) @ source for p, a, b in draws])
+        codes, weights, mass = self._masses()
+        classes = np.bincount(codes, weights, len(self.shares)).clip(1e-300)
+        first = self.shares, weights / classes[codes], mass
+        draws = chain([first], self._bootstrap(_DRAWS, generator))
+        gaps = np.stack([seen @ target - (p[codes] * within) @ source for p, within, seen in draws])
         found, chance = np.square(gaps[0]).sum(), np.square(gaps[1:] - gaps[0]).sum(axis=1)
         excess = max(0.0, float(found - chance.mean()))
         return math.sqrt(excess), float((1 + (chance >= found).sum()) / (1 + len(chance)))
@@ -122,12 +125,11 @@ class ClassShares(Result):
         check_count("n", n, least=2)
         return np.std([shares for shares, *_ in self._bootstrap(n, generator)], axis=0, ddof=1)
 
-    @property
-    def _codes(self) -> np.ndarray:
-        return self.source.y.cpu().numpy()
-
-    def _class_mass(self) -> np.ndarray:
-        return self.source.class_mass.cpu().numpy()
+    def _masses(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Classes and weights of the source, and weights of the target."""
+        tensors = self.source.y, self.source.weights, self.target.weights
+        codes, weights, mass = (tensor.cpu().numpy() for tensor in tensors)
+        return codes, weights, mass
 
     def _bootstrap(
         self, n: int, generator: torch.Generator | None
@@ -136,19 +138,18 @@ class ClassShares(Result):
         of the target.
         """
         source_rows, target_rows = self.answers
-        codes, mass, classes = self._codes, self.source.weights.cpu(), self._class_mass()
-        rows = [
-            torch.from_numpy(np.flatnonzero((codes == c) & (mass.numpy() > 0)))
-            for c in range(len(classes))
-        ]
+        codes, weights, mass = self._masses()
+        rows = {
+            c: np.flatnonzero((codes == c) & (weights > 0)) for c in np.unique(codes[weights > 0])
+        }
+        present = np.isin(np.arange(len(self.shares)), list(rows))
         for _ in range(n):
             confusion, within = self.confusion.copy(), np.zeros(len(codes))
-            seen = _redrawn(self.target.weights.cpu(), generator)
-            for code in np.flatnonzero(classes):
-                part = rows[code].numpy()
-                within[part] = _redrawn(mass[rows[code]], generator)
+            seen = _redrawn(mass, generator)
+            for code, part in rows.items():
+                within[part] = _redrawn(weights[part], generator)
                 confusion[code] = within[part] @ source_rows[part]
-            yield _mixture(confusion, seen @ target_rows, classes > 0), within, seen
+            yield _mixture(confusion, seen @ target_rows, present), within, seen
 
     def _summary(self) -> dict[str, Any]:
         converged = "yes" if self.converged else "no"
@@ -246,9 +247,10 @@ def _left_out(
     return torch.cat(predictions)
 
 
-def _redrawn(weights: Tensor, generator: torch.Generator | None) -> np.ndarray:
+def _redrawn(weights: np.ndarray, generator: torch.Generator | None) -> np.ndarray:
     """Weights of samples drawn again, as many with replacement."""
-    drawn = torch.multinomial(weights, len(weights), replacement=True, generator=generator)
+    mass = torch.from_numpy(weights)
+    drawn = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
     return np.bincount(drawn.numpy(), minlength=len(weights)) / len(weights)
 
 
