@@ -11,6 +11,8 @@ from . import (
 )
 from .apps.estimators import (
     DatasetTransport as DatasetTransport,
+    TransportClassifier as TransportClassifier,
+    TransportRegressor as TransportRegressor,
 )
 from .apps.interpolate import (
     interpolate as interpolate,

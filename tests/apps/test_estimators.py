@@ -1,4 +1,4 @@
-"""``DatasetTransport`` keeps scikit-learn's contract, and carries new samples where the flow would."""
+"""The estimators keep scikit-learn's contract, map new samples as the flow does, and predict the target."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import advect as ad
 from advect.maps import NearestMap, NeuralMap
+
+FAST = NeuralMap(epochs=1, restarts=1, progress=False)
 
 
 def classes(n, seed, turn=False):
@@ -25,14 +30,19 @@ def classes(n, seed, turn=False):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["entropic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nearest", "neural"))],
+    "model",
+    [
+        ad.DatasetTransport(n_steps=2),
+        ad.TransportClassifier(LogisticRegression()),
+        ad.TransportRegressor(LinearRegression()),
+        pytest.param(ad.DatasetTransport(n_steps=2, map="nearest"), marks=pytest.mark.slow),
+        pytest.param(ad.DatasetTransport(n_steps=2, map=FAST), marks=pytest.mark.slow),
+    ],
 )
-def test_keeps_the_contract_of_scikit_learn(name):
-    chosen = NeuralMap(epochs=1, restarts=1, progress=False) if name == "neural" else name
+def test_keeps_the_contract_of_scikit_learn(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # checks that do not apply here warn that they are skipped
-        done = check_estimator(ad.DatasetTransport(n_steps=2, map=chosen), on_fail="raise")
+        done = check_estimator(model, on_fail="raise")
     other = {check["check_name"] for check in done if check["status"] != "passed"}
     assert len(done) > 40 and other <= {"check_array_api_input"}
 
@@ -53,11 +63,11 @@ def test_agrees_with_the_flow_and_the_map():
 
 
 @pytest.mark.slow
-def test_without_labels_on_one_side_features_alone_count():
+def test_without_labels_of_the_source_features_alone_count():
     (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
-    bare = ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt)
-    for labels, same in (({"y": ys}, True), ({"yt": yt}, True), ({"y": ys, "yt": yt}, False)):
-        fitted = ad.DatasetTransport(n_steps=3).fit(xs, Xt=xt, **labels)
+    bare = ad.DatasetTransport(n_steps=3).fit(xs, X_target=xt)
+    for labels, same in (({"y_target": yt}, True), ({"y": ys}, False)):
+        fitted = ad.DatasetTransport(n_steps=3).fit(xs, X_target=xt, **labels)
         assert np.array_equal(fitted.flowed_, bare.flowed_) == same
 
 
@@ -71,17 +81,95 @@ def test_without_a_target_it_is_the_identity(name):
     assert np.allclose(fitted.transform(new), new, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_in_a_pipeline():
-    (xs, ys), (xt, yt), (new, y) = classes(40, 0), classes(40, 1, turn=True), classes(30, 2)
-    scaled = StandardScaler().fit(xs).transform(xt)
-    carry = ad.DatasetTransport(n_steps=25, label_weight=5.0)
-    steps = [("scale", StandardScaler()), ("carry", carry), ("read", LogisticRegression())]
-    pipe = Pipeline(steps).fit(xs, ys, carry__Xt=scaled, carry__yt=yt)
-    assert pipe.score(new, y) > 0.98
-    assert pipe.set_params(carry__n_steps=1)["carry"].get_params()["n_steps"] == 1
-    bare = make_pipeline(StandardScaler(), ad.DatasetTransport())
-    assert bare.fit_transform(xs).shape == xs.shape
+def shifted(n=100, seed=0):
+    """Two classes, and the same samples with the second column 6 higher."""
+    X = np.random.default_rng(seed).normal(size=(n, 2)) + 5
+    y = (X[:, 0] > 5).astype(int)
+    X[:, 1] += 3 * y
+    return X, y, X + np.array([0, 6])
+
+
+def test_a_classifier_predicts_the_target_as_it_is():
+    X, y, X_target = shifted(200)
+    model = ad.TransportClassifier(LogisticRegression()).fit(X, y, X_target[:100], y[:100])
+    assert (
+        model.score(X_target, y) > 0.97 and LogisticRegression().fit(X, y).score(X_target, y) < 0.8
+    )
+    transport = ad.DatasetTransport().fit(X, y, X_target[:100], y[:100])
+    alone = LogisticRegression().fit(transport.flowed_, y, sample_weight=200 * transport.weights_)
+    assert np.array_equal(model.predict_proba(X_target), alone.predict_proba(X_target))
+    shares = [transport.weights_[y == code].sum() for code in (0, 1)]
+    assert shares == pytest.approx((np.bincount(y[:100]) + 1) / 102)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_searches_and_pipelines(routing):
+    X, y, X_target = shifted()
+    more, scale = np.r_[X_target, X_target], StandardScaler()
+    model, grid = ad.TransportClassifier(LogisticRegression()), {"estimator__C": [0.1, 1.0]}
+    with config_context(enable_metadata_routing=routing):
+        found = []
+        for rows in (slice(100), slice(200)):  # as long as X, and longer
+            whole = clone(model).set_params(target=(more[rows], np.r_[y, y][rows]))
+            found.append(GridSearchCV(whole, grid, cv=2, error_score="raise").fit(X, y))
+        passed = GridSearchCV(model, grid, cv=2).fit(X, y, X_target=more, y_target=np.r_[y, y])
+        cut = GridSearchCV(model, grid, cv=2, error_score="raise")
+        with pytest.raises(ad.InputError, match="fold"):
+            cut.fit(X[:99], y[:99], X_target=X_target[:99])
+        results = [each.cv_results_["mean_test_score"] for each in (*found, passed)]
+        assert np.allclose(results[0], results[1]) and np.array_equal(results[1], results[2])
+        both = ad.TransportClassifier(LogisticRegression(), transformer=scale).fit(X, y, X_target)
+        assert both.score(X_target, y) > 0.97
+        if routing:
+            steps = [("scale", StandardScaler()), ("model", model)]
+            piped = Pipeline(steps, transform_input=["X_target"]).fit(X, y, X_target=X_target)
+            assert np.array_equal(piped.predict_proba(X_target), both.predict_proba(X_target))
+
+
+def test_missing_labels_of_the_target_are_filled():
+    (xs, ys), (xt, yt), (new, y) = (
+        classes(40, 0),
+        classes(40, 1, turn=True),
+        classes(40, 2, turn=True),
+    )
+    few = np.where(np.arange(80) % 8 == 0, yt, -1)
+    gaps = [few, np.where(few < 0, np.nan, few), [None if code < 0 else code for code in few]]
+    made = [ad.DatasetTransport(n_steps=3).fit(xs, ys, xt, part).flowed_ for part in gaps]
+    assert all(np.array_equal(part, made[0]) for part in made)
+    score = {}
+    for name, labels in {"all": yt, "few": few, "none": None}.items():
+        score[name] = (
+            ad.TransportClassifier(LogisticRegression()).fit(xs, ys, xt, labels).score(new, y)
+        )
+    assert min(score.values()) > 0.97
+    swapped = np.where(few < 0, -1, 1 - few)  # known labels of the target count
+    model = ad.TransportClassifier(LogisticRegression()).fit(xs, ys, xt, swapped)
+    assert model.score(new, 1 - y) > 0.6
+    signs = 2 * ys - 1  # −1 is a class of the source
+    model = ad.TransportClassifier(LogisticRegression()).fit(xs, signs, xt, 2 * yt - 1)
+    assert model.score(new, 2 * y - 1) > 0.97
+
+
+def test_continuous_targets():
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(80, 2)), rng.normal(size=80)
+    y, few = X[:, 0] + 0.01 * noise, np.where(np.arange(80) % 4, np.nan, X[:, 0])
+    for known in (y, few, None):
+        model = ad.TransportRegressor(LinearRegression()).fit(X, y, X + 6, known)
+        assert model.score(X + 6, y) > (0.95 if known is not None else 0.8)
+    settings = ad.DatasetTransport(n_steps=1).fit(X, y, X + 6, few).settings_
+    assert "TargetValues" in settings["cost.label"]
+    with pytest.raises(ad.InputError, match="one kind"):
+        ad.DatasetTransport().fit(X, (X[:, 0] > 0).astype(float), X, y)
+
+
+def test_former_names_of_the_target():
+    X, y, X_target = shifted(20)
+    with pytest.warns(FutureWarning, match="X_target"):
+        former = ad.DatasetTransport(n_steps=1).fit(X, y, Xt=X_target, yt=y)
+    assert np.array_equal(
+        former.flowed_, ad.DatasetTransport(n_steps=1).fit(X, y, X_target, y).flowed_
+    )
 
 
 def test_names_of_features():
@@ -109,5 +197,5 @@ def test_errors():
     ):
         with pytest.raises(ad.InputError, match=keyword):
             ad.DatasetTransport(**options).fit(x, y, x + 1, y)
-    with pytest.raises(ad.InputError, match="yt without Xt"):
-        ad.DatasetTransport().fit(x, y, yt=y)
+    with pytest.raises(ad.InputError, match="y_target without X_target"):
+        ad.DatasetTransport().fit(x, y, y_target=y)

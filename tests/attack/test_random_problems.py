@@ -10,7 +10,8 @@ from internals import float32_iterations
 
 import advect as ad
 
-DEFAULT, ALL = 100, 400
+DEFAULT, ALL = 100, 1100
+UNDECIDED = "the oracle did not solve"
 
 
 def draw(rng, dtype, kind):
@@ -83,7 +84,8 @@ def judge(found, data, sets, label, pull):
     costs = [oracle.ground_cost(p, q, label, 0.7, i, j) for (p, i), (q, j) in pairs]
     truth, plans, doubt = oracle.energy(costs, a, b, found.epsilon)
     stated = found.error
-    assert doubt <= max(stated, 1e-3 * abs(truth)) or stated == 0, f"the oracle: {doubt:.1e}"
+    if doubt > max(stated, 1e-3 * abs(truth)) and stated > 0:
+        return UNDECIDED
     if abs(found.energy - truth) > stated + doubt:
         return f"energy {found.energy:.6e}, true {truth:.6e}, stated error {stated:.1e}"
     if found.energy == 0 and truth > doubt:
@@ -107,15 +109,18 @@ def gradient_fault(pull, points, masses, plans, marginal):
 
 
 def run(seeds, monkeypatch):
-    refused, faults = [], {}
+    refused, faults, undecided = [], {}, 0
     for seed in seeds:
         with monkeypatch.context() as patch:
             ordinary, converged, wrong = attempt(seed, patch)
-        if wrong:
+        undecided += wrong == UNDECIDED
+        if wrong and wrong != UNDECIDED:
             faults[seed] = wrong
         if not converged:
             refused.append(ordinary)
-    assert not faults
+    counts = f"{len(refused)} not converged, {undecided} undecided"
+    print(f"\n{len(seeds)} problems: {counts}, {len(faults)} silent wrong values")
+    assert not faults and undecided <= 0.01 * len(seeds)
     # one that refuses everything is no answer
     assert not any(refused) and len(refused) <= 0.1 * len(seeds)
 
@@ -125,5 +130,6 @@ def test_some_problems(monkeypatch):
 
 
 @pytest.mark.slow
-def test_more_problems(monkeypatch):
-    run(range(DEFAULT, ALL), monkeypatch)
+def test_more_problems(monkeypatch, capsys):
+    with capsys.disabled():
+        run(range(DEFAULT, ALL), monkeypatch)

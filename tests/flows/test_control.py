@@ -270,3 +270,15 @@ class TestNearTheTarget:
         ad.flow(source, ad.OTDD(target), n_steps=11, callbacks=callbacks, **options)
         resumed = ad.flow(source, ad.OTDD(target), n_steps=20, resume=tmp_path, **options)
         assert torch.equal(whole.dataset.x, resumed.dataset.x) and whole.values == resumed.values
+
+
+def test_a_flow_whose_steps_were_cut_says_so():
+    """A stiff penalty on one coordinate keeps the other from arriving; a flow at its minimum is silent."""
+    stiff = ad.Potential(lambda x, y: 100 * x[:, 1].square() + (x[:, 0] - 9).square() / 2)
+    wide = ad.LabeledDataset(torch.ones(4, 2, dtype=WIDE), ["a"] * 4)
+    result = ad.flow(wide, stiff, integrator=ad.Euler(0.5), n_steps=12)
+    assert result.status == "completed" and result.time < 1.2
+    assert "Step control cut the steps to" in str(result.notes[0])
+    end = ad.flow(wide, stiff, integrator=ad.Euler(0.5), n_steps=2000)
+    assert end.time < 200 and not end.notes
+    assert ad.flow(ONE, SQUARE, integrator=ad.Euler(0.1), n_steps=4).time == pytest.approx(4)

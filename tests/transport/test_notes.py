@@ -139,6 +139,21 @@ def test_the_two_best_matchings_are_those_of_all_assignments(sizes):
         assert found.is_within_noise(found.second) == (costs[1] - costs[0] <= 2 * error)
 
 
+def test_one_of_many_columns_that_carries_most_is_named():
+    a, b = (draw(50, 6, seed=seed) for seed in range(2))
+    scale = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0, 1.0])  # 36 of 41
+    one, two = (ad.LabeledDataset(x * scale, [0] * 50) for x in (a, b))
+    assert "'feature 3' carries 8" in words(ad.otdd(one, two).notes)
+    scale = torch.ones(30).index_fill(0, torch.tensor([3, 7]), 20.0)  # two columns with 97 %
+    a, b = (ad.LabeledDataset(draw(50, 30, seed=seed) * scale, [0] * 50) for seed in range(2))
+    said = words(ad.otdd(a, b).notes)
+    assert "feature 4" in said and "feature 8" in said and "carry 9" in said
+    many = [ad.LabeledDataset(data.x / scale, data.y) for data in (a, b)]
+    assert "carr" not in words(ad.otdd(*many).notes)
+    few = [data.replace(x=data.x[:, 1:3], sample_shape=(2,)) for data in (one, two)]
+    assert "Column" not in words(ad.otdd(*few).notes)
+
+
 @pytest.mark.parametrize("far", [1e6, 1e15])
 def test_samples_without_mass_say_nothing(far):
     """Neither in notes nor in the error, wherever they are."""

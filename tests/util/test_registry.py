@@ -53,7 +53,7 @@ def slow():
 def test_register(slow):
     x = np.random.default_rng(0).normal(size=(20, 2))
     made = [ad.DatasetTransport(n_steps=3, dynamics=name) for name in ("slow", "fd")]
-    slow, plain = (transport.fit(x, Xt=x + 5).flowed_ for transport in made)
+    slow, plain = (transport.fit(x, X_target=x + 5).flowed_ for transport in made)
     assert (slow < plain).all()
     ad.register("dynamics", "slow", Slow)
     with pytest.raises(ad.InputError, match="taken"):

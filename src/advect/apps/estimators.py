@@ -1,35 +1,60 @@
-"""A scikit-learn transformer over a flow and a map."""
+"""Estimators of scikit-learn over a flow and a map."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import inspect
+import warnings
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    MetaEstimatorMixin,
+    OneToOneFeatureMixin,
+    RegressorMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from advect import registry
 from advect._util import defaults
-from advect._util.checks import check_methods
+from advect._util.checks import check_methods, refuse_if
+from advect.classes.shares import class_shares
 from advect.cost import LabelCost
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
-from advect.flows.choices import suggest
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Euler
 from advect.flows.loop import flow
 from advect.maps import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
 
+_NEAREST = 5  # known target values from which an unknown one is taken
+_REQUESTED = {"X_target": True, "y_target": True}  # that metadata routing passes by default
+
 
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Flow a source dataset to a target, and map new samples of the source the same way.
 
-    ``fit(X, y, Xt, yt)`` decreases ½ OTDD² from (X, y) to (Xt, yt) and fits a map on the first and
-    last states; ``transform(X)`` applies the map. Labels are used where both sides have them. Without
-    a target it is the identity. In a pipeline, pass the target as ``name__Xt`` and ``name__yt``.
+    ``fit(X, y, X_target, y_target)`` decreases ½ OTDD² from (X, y) to (X_target, y_target) and fits a map
+    on the first and last states; ``transform(X)`` applies the map to samples of the *source*. A pipeline
+    also transforms what it predicts, so use ``TransportClassifier`` or ``TransportRegressor`` to predict
+    target samples. Without a target it is the identity.
+
+    Labels of the target that are −1, NaN or None are missing (−1 is a class if y has it). They are filled
+    by the transport plan of ``class_shares``, from the source and from known labels with equal weight, so
+    labels of the source count also if the target has none. The source takes part as it is or with the mean of
+    the target, whichever has the smaller ``misfit``. A float y with fractions is a continuous target;
+    unknown targets are means of the five nearest known ones. Class labels that are floats must be whole numbers.
 
     Options that are None are chosen from the data, as in ``ad.flow(source, target)``: among others,
     every class gets the same mass if class proportions differ, and classes are matched by name if
@@ -43,10 +68,13 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         equal_mass: whether every class gets the same mass.
         map: "entropic", "nearest?k=3", "neural", a name of ``ad.register``, or a map of ``ad.maps``.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
+        target: (X_target, y_target), instead of arguments of ``fit``. Use it in a search: scikit-learn cuts
+            arguments of ``fit`` that are as long as X to the fold, which is refused.
         random_state: seed of a neural map.
 
     Attributes:
         flowed_: the fitted samples at the end of the flow, (n, d).
+        weights_: their weights (n,), with the class proportions of the target.
         map_: the fitted map; its ``transform`` also takes labels.
         settings_: what was chosen, with the reasons.
 
@@ -54,11 +82,13 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> import numpy as np, advect as ad
         >>> rng = np.random.default_rng(0)
         >>> source, target = rng.normal(size=(60, 2)), rng.normal(size=(50, 2)) + [7, 0]
-        >>> transport = ad.DatasetTransport(n_steps=20).fit(source, Xt=target)
+        >>> transport = ad.DatasetTransport(n_steps=20).fit(source, X_target=target)
         >>> new = transport.transform(rng.normal(size=(200, 2)))
         >>> bool(np.allclose(new.mean(axis=0), target.mean(axis=0), atol=0.3))
         True
     """
+
+    __metadata_request__fit = _REQUESTED
 
     def __init__(
         self,
@@ -71,6 +101,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         equal_mass: bool | None = None,
         map: str | Map = "entropic",
         dynamics: str | Dynamics = "fd",
+        target: tuple[Any, Any] | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_steps = n_steps
@@ -81,57 +112,67 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.equal_mass = equal_mass
         self.map = map
         self.dynamics = dynamics
+        self.target = target
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> DatasetTransport:
-        """Flow (X, y) to (Xt, yt) and fit the map.
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        X_target: Any = None,
+        y_target: Any = None,
+        *,
+        Xt: Any = None,
+        yt: Any = None,
+    ) -> DatasetTransport:
+        """Flow (X, y) to (X_target, y_target) and fit the map.
 
         Args:
             X: source samples (n, d).  y: their labels, or None.
-            Xt: target samples (m, d), or None for the identity.  yt: their labels, or None.
+            X_target: target samples (m, d), or None for the identity.
+            y_target: their labels, −1 or NaN where they are missing, or None.
+            Xt, yt: former names of ``X_target`` and ``y_target``.
         """
+        if Xt is not None or yt is not None:
+            warnings.warn("Xt and yt are now X_target and y_target", FutureWarning, stacklevel=2)
+            X_target, y_target = Xt, yt
+        return self._fit(X, y, X_target, y_target)
+
+    def _fit(
+        self, X: Any, y: Any, X_target: Any, y_target: Any, continuous: bool | None = None
+    ) -> DatasetTransport:
+        """Fit, with y as classes or numbers; None decides by its values."""
         precise: dict[str, Any] = {"dtype": (np.float64, np.float32)}
-        samples = validate_data(self, X, **precise)
-        if Xt is None and yt is not None:
-            raise InputError(
-                "target labels need target samples", "yt without Xt", "Pass fit(X, y, Xt, yt)."
-            )
-        identity = Xt is None
-        target = samples if identity else validate_data(self, Xt, reset=False, **precise)
-        labeled = y is not None and (identity or yt is not None)
-        first = LabeledDataset(samples, _labels(y) if labeled else None)
-        last = first if identity else LabeledDataset(target, _labels(yt) if labeled else None)
+        samples: Any = validate_data(self, X, **precise)
+        X_target, y_target = _target(self, len(samples), X_target, y_target)
+        identity = X_target is None
+        target: Any = samples if identity else validate_data(self, X_target, reset=False, **precise)
+        known = y if identity else y_target
+        first, last = _datasets(samples, y, target, known, continuous)
         dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
         share = Relative(defaults.LOOK.epsilon) if self.epsilon is None else self.epsilon
-        chosen = suggest(
-            first,
-            last,
-            n_steps=self.n_steps,
-            integrator=Euler(self.step_size),
-            dynamics=dynamics,
-            label=self.label,
-            label_weight=self.label_weight,
-            equal_mass=self.equal_mass,
-            solver=None if self.epsilon is None else Sinkhorn(share, tol=defaults.USE.tol),
-        )
-        first = flowed = chosen.source
+        flowed, self.settings_ = first, {}
+        if not identity:
+            result = flow(
+                first,
+                last,
+                n_steps=self.n_steps,
+                integrator=Euler(self.step_size),
+                dynamics=dynamics,
+                label=self.label,
+                label_weight=self.label_weight,
+                equal_mass=self.equal_mass,
+                solver=None if self.epsilon is None else Sinkhorn(share, tol=defaults.USE.tol),
+            ).checked()
+            first, flowed, self.settings_ = result.source, result.dataset, result.settings
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        labeled = first.has_classes and bool(first.labeled.all() and last.labeled.all())
         weight = self.label_weight if labeled else 0.0
         fitted: Map = _chosen(
             "map", self.map, ("fit", "transform"), epsilon=share, seed=seed, label_weight=weight
         )
-        if not identity:
-            result = flow(
-                first,
-                chosen.objective,
-                dynamics=dynamics,
-                integrator=chosen.integrator,
-                n_steps=self.n_steps,
-            )
-            flowed = result.checked().dataset
-        self.settings_ = chosen._summary()
-        self.flowed_ = flowed.x.numpy()
-        self.map_ = fitted.fit(first, flowed)
+        self.flowed_, self.map_ = flowed.x.numpy(), fitted.fit(first, flowed)
+        self.weights_ = _weights(first, last) if labeled else first.weights.numpy()
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -147,8 +188,203 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _labels(y: Any) -> Any:
-    return np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "to_numpy") else y
+class _Transported(MetaEstimatorMixin, BaseEstimator):
+    """An estimator that is trained on a moved source; see ``TransportClassifier``."""
+
+    __metadata_request__fit = _REQUESTED
+    _continuous = False
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        transport: DatasetTransport | None = None,
+        transformer: Any = None,
+        target: tuple[Any, Any] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.transport = transport
+        self.transformer = transformer
+        self.target = target
+
+    def fit(self, X: Any, y: Any, X_target: Any = None, y_target: Any = None) -> Self:
+        """Move (X, y) to (X_target, y_target) and train the estimator there.
+
+        Args:
+            X: source samples (n, d).  y: their labels.
+            X_target: target samples (m, d); None trains on the source as it is.
+            y_target: their labels, −1 or NaN where they are missing, or None.
+        """
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=self._continuous)
+        X_target, y_target = _target(self, len(X), X_target, y_target)
+        if not self._continuous:
+            check_classification_targets(y)
+        prepare: Any = (
+            FunctionTransformer() if self.transformer is None else clone(self.transformer)
+        )
+        self.transformer_ = prepare.fit(X, y)
+        moved, options = self._prepared(X), dict[str, Any]()
+        if X_target is not None:
+            transport: Any = DatasetTransport() if self.transport is None else clone(self.transport)
+            X_target = self._prepared(X_target)
+            self.transport_ = transport._fit(moved, y, X_target, y_target, self._continuous)
+            moved, weights = self.transport_.flowed_, len(X) * self.transport_.weights_
+            if has_fit_parameter(self.estimator, "sample_weight"):
+                options["sample_weight"] = weights
+        model: Any = clone(self.estimator)
+        self.estimator_ = model.fit(moved, y, **options)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions for samples (n, d) of the target, which are not moved."""
+        return self._ask("predict", X)
+
+    def _ask(self, method: str, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return getattr(self.estimator_, method)(self._prepared(X))
+
+    def _prepared(self, X: Any) -> Any:
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        return self.transformer_.transform(X)
+
+
+def _has(method: str) -> Any:
+    return available_if(lambda self: hasattr(self.estimator, method))
+
+
+class TransportClassifier(ClassifierMixin, _Transported):
+    """A classifier of a target, trained on a labeled source that is moved there.
+
+    ``fit(X, y, X_target, y_target)`` moves the source by ``DatasetTransport`` and trains a clone of the
+    estimator on it, with the class proportions of the target if it takes ``sample_weight``. ``predict``
+    takes samples of the target as they are. Labels of the target are optional, all or some.
+
+    Args:
+        estimator: a classifier of scikit-learn.
+        transport: a ``DatasetTransport`` with other options; None for its defaults.
+        transformer: such as ``StandardScaler()``, fitted on the source and applied to both sides before
+            the transport. A step of a pipeline before this estimator is not applied to ``X_target``,
+            unless metadata routing is enabled: ``Pipeline(…, transform_input=["X_target"])``.
+        target: (X_target, y_target), instead of arguments of ``fit``. Use it in a search: scikit-learn cuts
+            arguments of ``fit`` that are as long as X to the fold, which is refused. Folds of X are samples
+            of the source: pass ``scoring`` that evaluates labeled samples of the target.
+
+    Attributes:
+        estimator_: the trained classifier.  transport_: the fitted transport.
+
+    Example:
+        >>> import numpy as np, advect as ad
+        >>> from sklearn.svm import SVC
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.repeat([0, 1], 60)
+        >>> X, X_target = (rng.normal(size=(120, 2)) + 4 * y[:, None] for _ in range(2))
+        >>> model = ad.TransportClassifier(SVC()).fit(X, y, X_target + [4, -4])
+        >>> bool(model.score(X_target + [4, -4], y) > 0.95)
+        True
+    """
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return self.estimator_.classes_
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities of samples (n, d) of the target."""
+        return self._ask("predict_proba", X)
+
+    @_has("decision_function")
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The decision function of samples (n, d) of the target."""
+        return self._ask("decision_function", X)
+
+
+class TransportRegressor(RegressorMixin, _Transported):
+    """A regressor of a target, trained on a source that is moved there; y are numbers.
+
+    As ``TransportClassifier``. If no target value is known, features alone are compared.
+
+    Example:
+        >>> import numpy as np, advect as ad
+        >>> from sklearn.linear_model import LinearRegression
+        >>> X = np.random.default_rng(0).normal(size=(80, 2))
+        >>> model = ad.TransportRegressor(LinearRegression()).fit(X, X[:, 0], X + 5, X[:, 0])
+        >>> bool(model.score(X + 5, X[:, 0]) > 0.95)
+        True
+    """
+
+    _continuous = True
+
+
+def _target(model: Any, n: int, X_target: Any, y_target: Any) -> tuple[Any, Any]:
+    """The target of ``fit``, or of the estimator; a target that a search may have cut to a fold is refused."""
+    if X_target is None:
+        remedy = "Pass fit(X, y, X_target, y_target)."
+        missing = y_target is not None
+        refuse_if(missing, "target labels need target samples", "y_target without X_target", remedy)
+        return model.target or (None, None)
+    refuse_if(
+        len(X_target) == n and any(part.function == "_fit_and_score" for part in inspect.stack(0)),
+        "scikit-learn cuts a target that is as long as X to the fold",
+        f"{n} target samples",
+        "Pass target=(X_target, y_target) to the estimator instead.",
+    )
+    return X_target, y_target
+
+
+def _datasets(
+    samples: np.ndarray, y: Any, target: np.ndarray, known: Any, continuous: bool | None
+) -> tuple[LabeledDataset, LabeledDataset]:
+    """Source and target, with labels or targets on both sides or on none."""
+    if y is None:
+        return LabeledDataset(samples), LabeledDataset(target)
+    if continuous or (continuous is None and _fractional(y)):
+        values = np.full(len(target), np.nan) if known is None else np.asarray(known, dtype=float)
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if not finite.any():
+            return LabeledDataset(samples), LabeledDataset(target)
+        near = KNeighborsRegressor(min(_NEAREST, int(finite.sum())))
+        filled = near.fit(target[finite], values[finite]).predict(target)
+        filled[finite] = values[finite]
+        return LabeledDataset(samples, targets=y), LabeledDataset(target, targets=filled)
+    remedy = "Pass whole numbers or names for classes; numbers with fractions on both sides for regression."
+    mixed = known is not None and _fractional(known)
+    refuse_if(mixed, "labels must be of one kind on both sides", "classes and fractions", remedy)
+    first = LabeledDataset(samples, np.asarray(y, dtype=object).tolist())
+    labels = [None] * len(target) if known is None else np.asarray(known, dtype=object).tolist()
+    if -1 not in first.classes:
+        labels = [None if isinstance(name, Real) and name == -1 else name for name in labels]
+    last = LabeledDataset(target, labels)
+    if bool(first.labeled.all()) and not bool(last.labeled.all()):
+        return first, _filled(first, last)
+    return first, last
+
+
+def _fractional(y: Any) -> bool:
+    """Whether labels are floats that are not all whole."""
+    values = np.asarray(y)
+    return values.dtype.kind == "f" and bool((values[np.isfinite(values)] % 1 != 0).any())
+
+
+def _filled(source: LabeledDataset, target: LabeledDataset) -> LabeledDataset:
+    """The target with predictions for missing labels, half by the source and half by known labels."""
+    n, known = len(source), [name for name in target.labels if name is not None]
+    names = tuple(dict.fromkeys([*source.classes, *target.classes]))
+    weights = [1 / n] * n + [1 / len(known)] * len(known) if known else None
+    tried = []
+    for shift in (0.0, target.x.mean(dim=0) - source.x.mean(dim=0)):
+        x = torch.cat([source.x + shift, target.x[target.labeled]])
+        joined = LabeledDataset(x, [*source.labels, *known], weights, classes=names)
+        tried.append(class_shares(joined, LabeledDataset(target.x)))
+    best = min(tried, key=lambda found: found.misfit)
+    likely = (best.answers[1] * best.source.class_mass.numpy()).argmax(axis=1)
+    pairs = zip(target.labels, likely, strict=True)
+    return LabeledDataset(target.x, [names[i] if name is None else name for name, i in pairs])
+
+
+def _weights(source: LabeledDataset, target: LabeledDataset) -> np.ndarray:
+    """Weights of the source with the class proportions of the target, plus one sample of each class."""
+    counts = {name: target.counts.get(name, 0) + 1 for name in source.classes}
+    return source.reweighted(counts).weights.numpy()
 
 
 def _chosen(kind: str, value: Any, methods: tuple[str, ...], **shared: Any) -> Any:

@@ -55,7 +55,7 @@ class Pairwise(Result):
         seconds: (k, k), the computing time of each pair.
         errors: the error message of each pair of names that failed.
         standard_errors: (k, k), standard errors of the distances over new samples of the same size
-            (``Distance.standard_error``); NaN where unknown.
+            (``Distance.standard_error``); NaN where unknown.  freedom: their degrees of freedom.
     """
 
     title = "Distances between datasets"
@@ -65,6 +65,7 @@ class Pairwise(Result):
     seconds: np.ndarray
     errors: dict[Pair, str]
     standard_errors: np.ndarray
+    freedom: np.ndarray
 
     def __getitem__(self, pair: Pair) -> float:
         return self.table[pair]
@@ -81,7 +82,7 @@ class Pairwise(Result):
             [name, *map(_with_error, self.values[i], self.standard_errors[i])]
             for i, name in enumerate(self.names)
         ]
-        caption = "± half of a 95 % interval over new samples of the same size of each class."
+        caption = "± 1.96 standard errors over new samples of the same size of each class."
         failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
         tables = [
             Table("Distances", ("", *self.names), rows, caption=caption),
@@ -111,9 +112,12 @@ class Pairwise(Result):
 
     def interval(self, one: str, other: str, level: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the mean distance over new samples, as ``Distance.interval``."""
-        value, errors = self[one, other], ClassTable(self.standard_errors, self.names, self.names)
-        error = energy_error_of(value, float(errors[one, other]))
-        return between_values(value**2, check_level(level) * error)
+        tables = (self.values, self.standard_errors, self.freedom)
+        value, error, freedom = (
+            float(ClassTable(table, self.names, self.names)[one, other]) for table in tables
+        )
+        away = check_level(level, freedom) * energy_error_of(value, error)
+        return between_values(value**2, away)
 
     def to_pandas(self) -> DataFrame:
         """The distances as a data frame with the names as index and columns."""
@@ -209,7 +213,12 @@ def _collected(names: tuple[str, ...], results: Sequence[Mapping[str, Any]]) -> 
     """Symmetric matrices from the results of the pairs, in the order of their upper triangle."""
     failed = {"value": math.nan, "converged": False}
     rows = [
-        {"standard_error": None, **row.get("result", failed), "seconds": row["seconds"]}
+        {
+            "standard_error": None,
+            "freedom": None,
+            **row.get("result", failed),
+            "seconds": row["seconds"],
+        }
         for row in results
     ]
 
@@ -229,6 +238,7 @@ def _collected(names: tuple[str, ...], results: Sequence[Mapping[str, Any]]) -> 
         seconds=table("seconds"),
         errors={pair: row["error"] for pair, row in pairs if "error" in row},
         standard_errors=table("standard_error"),
+        freedom=np.nan_to_num(table("freedom"), nan=math.inf),  # JSON has no infinity
     )
 
 
@@ -271,6 +281,7 @@ def _attempt(
         if standard_errors and distance.converged:
             with suppress(InputError):  # if the first-order term vanishes or is not known
                 result["standard_error"] = distance.standard_error()
+                result["freedom"] = distance.energy_spread[1]
         outcome = {"result": plain(result)}
     except Exception as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}

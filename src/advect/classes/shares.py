@@ -12,8 +12,10 @@ q_d over class c. If classes look alike in both datasets, the mean of q over the
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from advect._util.checks import check_count, refuse_if
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import require_classes
+from advect.data.labels import diagonal_laws, require_classes
 from advect.ot.cost import Cost
 from advect.ot.sinkhorn import Relative, Sinkhorn
 from advect.ot.solver import Solver, check_solver
@@ -32,6 +34,8 @@ from advect.transport.transport import Transport, check_dataset
 
 _EPSILON = 0.03  # of the mean cost
 _REACH = 0.5  # of the root of the mean cost
+_DRAWS = 200  # of the bootstrap for ``misfit``
+_WAVES = 128  # random frequencies of the kernel of ``misfit``
 _FIRM = 1e3  # weight of the constraint Σ p = 1 in least squares
 
 
@@ -44,8 +48,11 @@ class ClassShares(Result):
         shares: the proportion of each class of the source, summing to one.
         confusion: (k, k) mean predictions for each class of the source.
         seen: (k,) mean predictions for the target.
-        misfit: the part of ``seen`` that no mixture of classes explains; near 0 if classes look
-            alike in both datasets.
+        misfit: kernel distance between the target and the source with these proportions, from 0 to
+            √2, without the part that sampling explains. It is near 0 if only proportions differ.
+        p_value: that of the hypothesis that only proportions differ, by a bootstrap. If it is small,
+            classes look different in the target, and the proportions may be wrong. It is too small for
+            classes of a few samples, whose spread is not known.
         mass_left: the share of mass that the plan left behind; near 1 if the datasets have little
             in common.
         converged: whether the transport problem was solved.
@@ -64,7 +71,27 @@ class ClassShares(Result):
 
     @property
     def misfit(self) -> float:
-        return float(np.abs(self.shares @ self.confusion - self.seen).sum() / 2)
+        return self._misfit[0]
+
+    @property
+    def p_value(self) -> float:
+        return self._misfit[1]
+
+    @cached_property
+    def _misfit(self) -> tuple[float, float]:
+        """The squared norm of gap = mean φ of the target − Σ_c p_c (mean φ of class c), for random Fourier
+        features φ, relative to its values under redrawing of samples and proportions.
+        """
+        generator = torch.Generator().manual_seed(0)
+        source, target = _fourier(self.source, self.target, generator)
+        codes, weights, mass = self._masses()
+        classes = np.bincount(codes, weights, len(self.shares)).clip(1e-300)
+        first = self.shares, weights / classes[codes], mass
+        draws = chain([first], self._bootstrap(_DRAWS, generator))
+        gaps = np.stack([seen @ target - (p[codes] * within) @ source for p, within, seen in draws])
+        found, chance = np.square(gaps[0]).sum(), np.square(gaps[1:] - gaps[0]).sum(axis=1)
+        excess = max(0.0, float(found - chance.mean()))
+        return math.sqrt(excess), float((1 + (chance >= found).sum()) / (1 + len(chance)))
 
     @property
     def by_name(self) -> dict[Hashable, float]:
@@ -96,25 +123,38 @@ class ClassShares(Result):
             [0.07, 0.07]
         """
         check_count("n", n, least=2)
+        return np.std([shares for shares, *_ in self._bootstrap(n, generator)], axis=0, ddof=1)
+
+    def _masses(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Classes and weights of the source, and weights of the target."""
+        tensors = self.source.y, self.source.weights, self.target.weights
+        codes, weights, mass = (tensor.cpu().numpy() for tensor in tensors)
+        return codes, weights, mass
+
+    def _bootstrap(
+        self, n: int, generator: torch.Generator | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Proportions of redrawn samples, with the weights of the rows: of the source within its class, and
+        of the target.
+        """
         source_rows, target_rows = self.answers
-        codes, weights = self.source.y.cpu(), self.source.weights.cpu()
-        mass, present = self.target.weights.cpu(), self.source.class_mass.cpu().numpy() > 0
-        draws = []
+        codes, weights, mass = self._masses()
+        rows = {
+            c: np.flatnonzero((codes == c) & (weights > 0)) for c in np.unique(codes[weights > 0])
+        }
+        present = np.isin(np.arange(len(self.shares)), list(rows))
         for _ in range(n):
-            rows = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
-            seen, confusion = target_rows[rows.numpy()].mean(axis=0), self.confusion.copy()
-            for code in codes[weights > 0].unique().tolist():
-                part = ((codes == code) & (weights > 0)).nonzero()[:, 0]
-                drawn = torch.multinomial(
-                    weights[part], len(part), replacement=True, generator=generator
-                )
-                confusion[code] = source_rows[part[drawn].numpy()].mean(axis=0)
-            draws.append(_mixture(confusion, seen, present))
-        return np.std(draws, axis=0, ddof=1)
+            confusion, within = self.confusion.copy(), np.zeros(len(codes))
+            seen = _redrawn(mass, generator)
+            for code, part in rows.items():
+                within[part] = _redrawn(weights[part], generator)
+                confusion[code] = within[part] @ source_rows[part]
+            yield _mixture(confusion, seen @ target_rows, present), within, seen
 
     def _summary(self) -> dict[str, Any]:
         converged = "yes" if self.converged else "no"
-        return {"misfit": self.misfit, "mass left": self.mass_left, "converged": converged}
+        state = {"misfit": self.misfit, "p-value": self.p_value}
+        return {**state, "mass left": self.mass_left, "converged": converged}
 
     def _tables(self) -> list[Table]:
         errors = self.standard_error(generator=torch.Generator().manual_seed(0)).tolist()
@@ -128,8 +168,8 @@ def class_shares(
     """Estimate the proportions of the source's classes in the target, without labels of the target.
 
     Use it for imbalanced data: flow ``class_shares(…).reweighted()`` instead of the source. The target
-    must have classes of the source, and they must look alike; ``misfit`` and ``standard_error()`` tell
-    how reliable the estimate is.
+    must have classes of the source, and they must look alike; ``misfit``, ``p_value`` and
+    ``standard_error()`` tell how reliable the estimate is.
 
     Args:
         source: labeled samples; classes without mass get no share.
@@ -205,6 +245,29 @@ def _left_out(
             torch.softmax(logits.masked_fill(itself, -torch.inf), dim=1) @ membership
         )
     return torch.cat(predictions)
+
+
+def _redrawn(weights: np.ndarray, generator: torch.Generator | None) -> np.ndarray:
+    """Weights of samples drawn again, as many with replacement."""
+    mass = torch.from_numpy(weights)
+    drawn = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
+    return np.bincount(drawn.numpy(), minlength=len(weights)) / len(weights)
+
+
+def _fourier(
+    source: LabeledDataset, target: LabeledDataset, generator: torch.Generator
+) -> list[np.ndarray]:
+    """cos ω·x and sin ω·x of the samples, scaled to norm 1, of a sum of Gaussian kernels whose widths are about
+    the size of a class of the source.
+    """
+    x, y = (data.x.detach().double().cpu() for data in (source, target))
+    variances = diagonal_laws(source).covariance.traces().cpu() @ source.class_mass.cpu()
+    centre, size = x.mean(dim=0), math.sqrt(float(variances))
+    options = {"generator": generator, "dtype": torch.float64}
+    widths = 2 ** (-2 * torch.rand(_WAVES, **options)) * (size or float(x.std()) or 1.0)
+    waves = torch.randn(x.shape[1], _WAVES, **options) / widths
+    angles = ((part - centre) @ waves for part in (x, y))
+    return [torch.cat([a.cos(), a.sin()], dim=1).numpy() / _WAVES**0.5 for a in angles]
 
 
 def _mixture(confusion: np.ndarray, seen: np.ndarray, present: np.ndarray) -> np.ndarray:

@@ -169,6 +169,7 @@ def flow(
             best=history.best,
             unconverged=history.converged.count(False),
             state=last.state,
+            time=last.snapshot.control.get("time", float(last.index)),
         )
     finally:
         watchers.close()
@@ -240,6 +241,7 @@ class FlowResult(Result):
         best: the frame with the lowest value: ``best.dataset``, ``best.value``, ``best.index``.
         unconverged: number of steps in which a solver did not meet its tolerance.
         state: state of the functional after the last step, such as "epsilon" and "error".
+        time: flow time in units of step_size: ``n_steps`` if no step was shortened.
 
     Example:
         >>> import advect as ad
@@ -269,6 +271,7 @@ class FlowResult(Result):
     best: Frame | None
     unconverged: int
     state: State
+    time: float
     advice: tuple[Advice, ...] = ()
 
     @cached_property
@@ -296,6 +299,8 @@ class FlowResult(Result):
             observations += transport_notes.of_values(
                 self.values, first, self.dataset.x.dtype, sizes
             )
+        share = self.time / self.n_steps if self.n_steps else 1.0
+        observations += transport_notes.of_steps(share, self.values)
         observations += transport_notes.of_solver(self.unconverged, len(self.values))
         if self.target is not None and "cost" in self.options:
             leaves_mass = "solver" in self.options and self.options["solver"].reach is not None

@@ -117,7 +117,7 @@ class Backtracking:
                     type(part).__name__,
                     "Leave control out, or pass ad.FixedSteps().",
                 )
-        return {"scale": 1.0, "largest": 0.0}
+        return {"scale": 1.0, "largest": 0.0, "time": 0.0}
 
     def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
         current, integrator_state = state.evaluated, state.integrator
@@ -145,10 +145,11 @@ class Backtracking:
                         warnings.warn_explicit(
                             word.message, word.category, word.filename, word.lineno
                         )
+                    made = {"largest": largest, "time": state.control["time"] + scale}
                     # A reduced size grows back after a step that was accepted at once.
                     if scale == state.control["scale"]:
                         scale = min(1.0, scale * _GROW)
-                    return FlowState(trial, trial_state, {"scale": scale, "largest": largest})
+                    return FlowState(trial, trial_state, {"scale": scale, **made})
                 change = f"the value goes from {current.value:.9g} to {trial.value:.9g}"
                 failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
                 del trial  # frees the memory for the next one

@@ -228,15 +228,22 @@ class Distance(Result):
             >>> 0.05 < ad.otdd(a, b).standard_error() < 0.5
             True
         """
-        error = energy_error(self.divergence, self.pairs)
+        error, _ = self.energy_spread
         return 0.0 if self.energy == self.error == 0 else value_error(self.value, error)
+
+    @cached_property
+    def energy_spread(self) -> tuple[float, float]:
+        """The first-order standard error of ``energy`` and its degrees of freedom."""
+        return energy_error(self.divergence, self.pairs)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """A confidence interval for the mean distance over new samples of the same size.
 
         It comes from the first-order standard error and the solver's error. Use it to see whether
-        two distances differ by more than chance. It does not include the bias of small samples. It is too
-        wide for two samples of one distribution; use ``ad.drift`` to test for this case.
+        two distances differ by more than chance. Degrees of freedom for Student's t account for small
+        classes and heavy tails; if rare samples dominate the mean, coverage is still lower. It does not include
+        the bias of small samples. It is too wide for two samples of one distribution; use ``ad.drift``
+        to test for this case.
 
         Args:
             level: confidence level.
@@ -251,11 +258,11 @@ class Distance(Result):
             (True, (0.0, 0.0))
         """
         # an interval for the energy, then its root
-        deviations = check_level(level)
+        check_level(level)
         if self.energy == self.error == 0:
             return 0.0, 0.0
-        error = energy_error(self.divergence, self.pairs)
-        return between_values(2 * self.energy, deviations * error + self.error)
+        error, freedom = self.energy_spread
+        return between_values(2 * self.energy, check_level(level, freedom) * error + self.error)
 
     @property
     def marginal_error(self) -> float:

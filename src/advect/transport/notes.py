@@ -24,6 +24,11 @@ from advect.transport.transport import rounding
 _RISE = 0.01  # of the whole fall: a last value that is higher above the lowest has risen
 _DOMINANT = 0.8  # share of squared distances of one column
 _DOMINANT_OF_FEW, _FEW_COLUMNS = 0.99, 5
+_MOST, _FEW_OF_MANY = (
+    0.95,
+    0.1,
+)  # share of several columns, if they are fewer than this share of all
+_SHORT, _GAIN = 0.1, 0.1  # mean share of the step size, and of the fall
 _CLASS_CHANGE = 0.02  # mass: smaller differences of class proportions do not matter
 _MASS_LEFT, _MOST_MASS = 0.01, 0.5
 _MIXED = 0.2  # share of samples whose nearest neighbor is no longer of their class
@@ -81,6 +86,18 @@ def of_values(
         "Use result.best, a smaller step_size, or control=ad.Backtracking() with the exact gradient "
         "(through_laws=True)."
     )
+    return [Note(what, remedy)]
+
+
+def of_steps(share: float, values: Sequence[float]) -> list[Note]:
+    """Steps that step control cut to a small share of their size, in a flow that had not ended."""
+    # what as many steps of full size would still gain, by the last one
+    if share >= _SHORT or (values[-2] - values[-1]) / share * len(values) <= _GAIN * (
+        values[0] - values[-1]
+    ):
+        return []
+    what = f"Step control cut the steps to {_percent(share)} of step_size on average, and the flow had not ended."
+    remedy = "Make more steps, or give terms with large gradients a smaller weight."
     return [Note(what, remedy)]
 
 
@@ -229,15 +246,20 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     (mean, variance), (other_mean, other_variance) = _moments(source), _moments(target)
     # E (x_j − x'_j)² of independent samples is the sum of variances and squared gap of means.
     parts = variance + other_variance + (mean - other_mean).square()
-    share, column = (parts / parts.sum()).max(dim=0)
-    if not float(share) >= (_DOMINANT if source.dim >= _FEW_COLUMNS else _DOMINANT_OF_FEW):
-        return []
-    name = source.columns[int(column)] if source.columns else f"feature {int(column) + 1}"
+    shares, order = (parts / parts.sum()).sort(descending=True)
+    count = 1
+    if not float(shares[0]) >= (_DOMINANT if source.dim >= _FEW_COLUMNS else _DOMINANT_OF_FEW):
+        # the fewest columns that carry most; more than there are for NaN
+        count += source.dim - int((shares.cumsum(dim=0) >= _MOST).sum())
+        if count >= _FEW_OF_MANY * source.dim:
+            return []
+    names = [source.columns[i] if source.columns else f"feature {i + 1}" for i in order[:count]]
+    carry = f"Column {names[0]!r} carries" if count == 1 else f"Columns {_listed(names)} carry"
     what = (
-        f"Column {name!r} carries {_percent(float(share))} of the squared distances between "
+        f"{carry} {_percent(float(shares[:count].sum()))} of the squared distances between "
         "samples: the others count little."
     )
-    remedy = 'Bring columns to one scale, ad.harmonize(…, scale="auto"), or leave it out.'
+    remedy = 'Bring columns to one scale, ad.harmonize(…, scale="auto"), or leave them out.'
     return [Note(what, remedy)]
 
 

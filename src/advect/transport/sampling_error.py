@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -34,14 +33,19 @@ from advect.ot.solver import Divergence
 Pairs = tuple[PairCost, PairCost, PairCost]
 
 _LIGHT = 1e-3  # of the mass of a law: pairs of laws with less do not move the variance
+_TAILS = 2  # weight of fourth moments in degrees of freedom, by coverage for Student's t
 _STEEP = 1 + math.sqrt(2)  # of the value, beyond which the root bounds the error of it
 
 
-def check_level(level: float) -> float:
-    """How many standard deviations on either side have this confidence."""
+def check_level(level: float, freedom: float = math.inf) -> float:
+    """How many standard deviations on either side have this confidence, for a variance that is itself
+    estimated, with so many degrees of freedom.
+    """
     if not 0 < check_number("level", level) < 1:
         raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
-    return -NormalDist().inv_cdf((1 - float(level)) / 2)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + float(level)) / 2))
 
 
 def value_error(value: float, error: float) -> float:
@@ -62,9 +66,9 @@ def between_values(squared: float, away: float) -> tuple[float, float]:
     return math.sqrt(max(0.0, squared - 2 * away)), math.sqrt(squared + 2 * away)
 
 
-def energy_error(divergence: Divergence, pairs: Pairs) -> float:
-    """The standard deviation of the energy over new samples of the same size of each class, to first order.
-    Raises an error if the first order is not known.
+def energy_error(divergence: Divergence, pairs: Pairs) -> tuple[float, float]:
+    """The standard deviation of the energy over new samples of the same size of each class, to first order,
+    and its degrees of freedom. Raises an error if the first order is not known.
     """
     sides = pairs[0].source, pairs[0].target
     if reason := _missing_reason(sides, divergence):
@@ -82,17 +86,26 @@ def class_cost_error(pair: PairCost, table: Tensor) -> float:
     sides = [side._replace(x=side.x.detach().requires_grad_()) for side in pair.sides]
     with torch.enable_grad():
         total = (table * pair.label_cost(*sides).double().cpu()).sum()
-    return _deviation(sides, _potentials(total, sides))
+    return _deviation(sides, _potentials(total, sides))[0]
 
 
-def _deviation(sides: Sequence[LabeledDataset], variations: Sequence[Tensor]) -> float:
-    """The standard deviation of a number with these first variations at the samples of both sides."""
-    total = 0.0
+def _deviation(
+    sides: Sequence[LabeledDataset], variations: Sequence[Tensor]
+) -> tuple[float, float]:
+    """The standard deviation of a number with these first variations at the samples of both sides, and its
+    degrees of freedom.
+
+    They are those of Welch and Satterthwaite for classes of unequal variance, and fewer for heavy tails,
+    1/ν = Σ s_c⁴/(n_c − 1) / (Σ s_c²)² + 2 Σ z⁴ / (Σ s_c²)²  with  z = w (ψ − mean of the class).
+    """
+    parts = []
     for data, variation in zip(sides, variations, strict=True):
         weights = data.weights.double()
         rows = weights > 0
-        total += float(_variance(variation[rows], weights[rows], data.y[rows] + 1))  # −1: no class
-    return math.sqrt(total)
+        parts.append(_moments(variation[rows], weights[rows], data.y[rows] + 1))  # −1: no class
+    variance, squares, tails = (float(sum(part)) for part in zip(*parts, strict=True))
+    inverse = (squares + _TAILS * tails) / variance**2 if variance else 0.0
+    return math.sqrt(variance), 1 / inverse if inverse else math.inf
 
 
 def _missing_reason(sides: tuple[LabeledDataset, LabeledDataset], divergence: Divergence) -> str:
@@ -109,16 +122,18 @@ def _missing_reason(sides: tuple[LabeledDataset, LabeledDataset], divergence: Di
     return ""
 
 
-def _variance(values: Tensor, weights: Tensor, groups: Tensor) -> Tensor:
-    """Σ w² (ψ − mean of the group)² n/(n − 1)."""
+def _moments(values: Tensor, weights: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ s_c², Σ s_c⁴/(n_c − 1) and Σ z⁴ with z = w (ψ − mean of the group) and s_c² = Σ z² n_c/(n_c − 1)."""
     groups = groups.unique(return_inverse=True)[1]
-    masses, sums = (
-        part.new_zeros(int(groups.max()) + 1).index_add_(0, groups, part)
-        for part in (weights, weights * values)
-    )
+
+    def by_group(rows: Tensor) -> Tensor:
+        return rows.new_zeros(int(groups.max()) + 1).index_add_(0, groups, rows)
+
     counts = torch.bincount(groups).double()
-    unbiased = (counts / (counts - 1).clamp_min(1))[groups]
-    return (unbiased * (weights * (values - (sums / masses)[groups])).square()).sum()
+    z = weights * (values - (by_group(weights * values) / by_group(weights))[groups])
+    others = (counts - 1).clamp_min(1)
+    variances = by_group(z.square()) * counts / others
+    return variances.sum(), (variances.square() / others).sum(), z.pow(4).sum()
 
 
 def _through_laws(divergence: Divergence, pairs: Pairs) -> list[Tensor]:
