@@ -12,10 +12,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from advect import registry
 from advect._util import defaults
-from advect._util.checks import check_methods
+from advect._util.checks import check_methods, refuse_if
 from advect.cost import LabelCost
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.choices import suggest
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Euler
@@ -92,10 +91,12 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         precise: dict[str, Any] = {"dtype": (np.float64, np.float32)}
         samples = validate_data(self, X, **precise)
-        if Xt is None and yt is not None:
-            raise InputError(
-                "target labels need target samples", "yt without Xt", "Pass fit(X, y, Xt, yt)."
-            )
+        refuse_if(
+            Xt is None and yt is not None,
+            "target labels need target samples",
+            "yt without Xt",
+            "Pass fit(X, y, Xt, yt).",
+        )
         identity = Xt is None
         target = samples if identity else validate_data(self, Xt, reset=False, **precise)
         labeled = y is not None and (identity or yt is not None)

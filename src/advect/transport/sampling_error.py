@@ -25,7 +25,7 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_number
+from advect._util.checks import check_number, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -39,8 +39,12 @@ _STEEP = 1 + math.sqrt(2)  # of the value, beyond which the root bounds the erro
 
 def check_level(level: float) -> float:
     """How many standard deviations on either side have this confidence."""
-    if not 0 < check_number("level", level) < 1:
-        raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
+    refuse_if(
+        not 0 < check_number("level", level) < 1,
+        "level must be between 0 and 1",
+        repr(level),
+        "Take 0.95.",
+    )
     return -NormalDist().inv_cdf((1 - float(level)) / 2)
 
 
