@@ -99,7 +99,7 @@ def damage_inside(rng, kind, content):
             for member, data in members.items():
                 archive.writestr(member, data)
         return file.getvalue()
-    return damage(rng, damage(rng, content))
+    return damage(rng, damage(rng, content) or content)
 
 
 class Hang(BaseException):
