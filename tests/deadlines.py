@@ -1,5 +1,6 @@
-"""An error instead of a hang."""
+"""An error instead of a hang, or of a gigabyte that is taken."""
 
+import resource
 import signal
 from contextlib import contextmanager
 
@@ -15,8 +16,10 @@ def within(seconds):
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
+    room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (1 << 20)  # in kB
     try:
         yield
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < room
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)

@@ -34,6 +34,7 @@ def start(words, directory, **options):
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # also under nohup
         **options,
     )
 
@@ -140,7 +141,9 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "number"), [(1, signal.SIGINT), (3, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("seed", "number"), [(1, signal.SIGINT), (3, signal.SIGTERM), (4, signal.SIGHUP)]
+)
 def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
     for other in range(seed, 30, 10):  # another moment, should one come too late
         place = tmp_path / str(other)

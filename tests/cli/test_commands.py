@@ -3,11 +3,13 @@
 import inspect
 import json
 import math
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from deadlines import within
 
 import advect as ad
 from advect.cli.app import COMMANDS, build_app, main
@@ -28,6 +30,11 @@ FLOW = ["flow", A, B, "-o", "run"]
 BAD = [
     ["advance"],
     ["data", "info", "digit"],
+    ["data", "info", A, "--device", "meta"],
+    ["data", "info", A, "--seed", "9" * 20],
+    ["flow", A + "&seed=1", "-f", "norm", "-o", "run", "--seed", "9" * 20],
+    ["flow", A, "-f", "norm", "-o", "ru\0n"],
+    ["show", "x" * 300],
     ["data", "info", "toy:moons?nn=3"],
     ["data", "list", "now"],
     ["data", "convert", "toy:moons?n=9", "-o", "moons.xyz"],
@@ -283,6 +290,29 @@ def test_control_characters_are_escaped(cli):
     code, out, err = cli("data", "info", "csv:x.csv?label=label")
     assert code == 0 and "\x1b" not in out + err and "red" in out
     assert "\x1b" not in cli("data", "info", "\x1b[31mno")[2]
+    names = ("\x1b]0;x\x07", "b\nerror: fake", "\u202e\x7f\x9b")
+    ad.LabeledDataset([[1.0], [2.0], [4.0]], names).save("x.npz")
+    for words in (("data", "info", "x.npz"), ("distance", "x.npz", "x.npz")):
+        code, out, err = cli(*words)
+        assert code == 0 and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", out + err)
+        assert not re.search("^error:", out + err, re.M) and "\\u202e" in out
+        assert set(names) <= json.loads(cli("data", "info", "x.npz", "--json")[1])["counts"].keys()
+    assert "\nerror" not in cli("data", "info", "no\nerror: fake.npz")[2]
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe", "nul.toml"])
+def test_odd_configurations_are_bad_input(name, refused):
+    os.mkfifo("pipe")
+    Path("nul.toml").write_text('out = "\\u0000x"')
+    with within(10):
+        refused("", "data", "info", A, "-c", name)
+
+
+@pytest.mark.parametrize("columns", ["0", "99999999", "wide"])
+def test_help_in_a_terminal_of_odd_width(columns, cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    with within(10):
+        assert cli("show", "--help")[0] == 0
 
 
 def functions():

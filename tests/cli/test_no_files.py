@@ -70,6 +70,25 @@ def test_from_python_too(name, made):
         use("run:run@-1")
 
 
+LINKS = ("metrics.jsonl", "frames.jsonl", "frames", "frames/000001.safetensors", "report.html")
+
+
+@pytest.mark.parametrize("name", [*LINKS, "checkpoint-a.safetensors"])
+def test_links_in_a_run_are_not_followed(name, made, stopped, content):
+    shutil.copytree(made, "run")
+    path, mine = Path("run", name), Path("mine").absolute()
+    path.rename(mine) if path.exists() else mine.write_text("a page")
+    if name.endswith("jsonl"):
+        mine.write_bytes(mine.read_bytes() + b"secret")  # would be cut off as a torn line
+    path.symlink_to(mine)
+    before = content(mine.parent) | content("mine")
+    if name.startswith("frames/"):
+        stopped(path, "map", "fit", "run", "-o", "map")
+    else:
+        stopped(path, "resume", "run", "--n-steps", "3")
+    assert (content(mine.parent) | content("mine")) == before
+
+
 @pytest.mark.parametrize("option", [(), ("--overwrite",)])
 def test_pipes_and_devices_are_not_written_over(option, made, stopped):
     os.mkfifo("ff.csv")

@@ -8,14 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import advect as ad
 from advect._util import atomic as _atomic
 from advect._util.lock import Hold
-from advect.cli.app import main
-from advect.cli.flow import _signals_as_interrupts
-from advect.flows.snapshots import load_snapshot
+from advect.cli.app import _signals_as_interrupts, main
 from advect.io.trajectory import Trajectory
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=12&classes=2&seed=2"
@@ -144,36 +143,31 @@ def test_places_without_locks_say_so(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_closed_terminal_stops_the_flow():
-    """SIGHUP is heard like Ctrl-C and SIGTERM, see test_cli_process."""
-    # heard also where the tests themselves run under nohup, which children inherit
-    process = subprocess.Popen(
-        [*FLOW, "--n-steps", "100000"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
-    log = Path("run/metrics.jsonl")
-    try:
-        while not (log.exists() and log.read_bytes().count(b"\n") > 3):
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGHUP)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130 and b"interrupted" in out and b"advect resume run" in err
-    assert load_snapshot(Path("run")).index >= 3
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_parent(number):
+    sets = [f"toy:gaussians?n=1200&seed={seed}" for seed in range(9)]
+    words = [sys.executable, "-m", "advect", "matrix", *sets, "-j", "2", "-o", "m", "-q"]
+    process = psutil.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    while not list(Path().glob("m/pairs/*")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    workers = process.children(recursive=True)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGTERM else -number)
+    alive = psutil.wait_procs(workers, timeout=10)[1]
+    assert len(workers) >= 2 and [w for w in alive if w.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def test_signals_to_be_ignored_are():
     """nohup, and a script that puts a run in the background."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
     try:
-        _signals_as_interrupts()
-        signal.raise_signal(signal.SIGHUP)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
+        with _signals_as_interrupts():
+            signal.raise_signal(signal.SIGHUP)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == before[1]
     finally:
         signal.signal(signal.SIGHUP, before[0])
         signal.signal(signal.SIGTERM, before[1])

@@ -88,12 +88,16 @@ def test_files_of_yours_in_maps_and_transfers_stay(kept):
         kept(name, *words, "--overwrite")
 
 
-def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept):
+def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept, content, monkeypatch):
     assert main(["flow", S, T, "-o", "run", "--n-steps", "3", "--no-report", "-q"]) == 0
     Path("run/.frames.jsonl.0123abcd-4711-0123456789ab.tmp").write_text("torn")
     for bad in (["-f", "ball?radius=1"], ["--n-steps", "-1"], ["--record-every", "-2"]):
         kept("", "flow", S, T, "-o", "run", "--overwrite", *bad)
     kept("resume", *FLOW)
+    before = content("run")
+    with monkeypatch.context() as patch:  # an error at the first step
+        patch.setattr("advect.flows.callbacks.save_snapshot", lambda *_: 1 / 0)
+        assert main([*FLOW, "--overwrite"]) == 1 and content("run") == before
     assert main([*FLOW, "--overwrite"]) == 0
     assert ad.Trajectory.open("run").indices == [0, 1] and not [*Path("run").glob(".*")]
 

@@ -12,9 +12,10 @@ from deadlines import within
 
 import advect as ad
 from advect.cli.app import main
-from advect.cli.rundir import read_json
+from advect.cli.rundir import RunConfig, read_json
 from advect.data.store import read_tensors, write_tensors
 from advect.flows.snapshots import load_snapshot
+from advect.io.logs import read_lines
 
 A, B = "toy:gaussians?n=12&classes=2&seed=1", "toy:gaussians?n=10&classes=2&seed=2"
 NEVER = (b"", b"\0" * 64, b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"1" * 5000)
@@ -33,6 +34,10 @@ def made(tmp_path_factory):
         words = "--n-steps 4 --record-every 1 --checkpoint-every 2 --dynamics jd-fl --no-report -q"
         assert main(["flow", A, B, "-o", "run", *words.split()]) == 0
         assert main(["map", "fit", "run", "-o", "map", "-q"]) == 0
+        index = ad.DatasetIndex(ad.datasets.load(A), n_directions=3, n_levels=4)
+        index.add("a", ad.datasets.load(A))
+        index.add("b", ad.datasets.load(B))
+        index.save("sets.index")
     return place
 
 
@@ -54,6 +59,9 @@ APPLY = cli("map", "apply", "map", A, "-o", "out.npz", "--overwrite")
 CONVERT = cli("data", "convert", "run:run@-1", "-o", "out.npz", "--overwrite")
 
 
+COMMANDS = (SHOW, RESUME, REPORT, APPLY, CONVERT)
+
+
 def frames():
     return [frame.dataset.labels for frame in ad.Trajectory.open("run")]
 
@@ -62,18 +70,25 @@ def load(function, path):
     return lambda: function(Path(path))
 
 
+def nearest():
+    index = ad.DatasetIndex.load("sets.index")
+    index.nearest(ad.datasets.load(A))
+    index.save("again.index")
+
+
 FILES = {  # each with the doors through which it is read
-    "run/config.toml": [SHOW, RESUME, REPORT],
+    "run/config.toml": [SHOW, RESUME, REPORT, load(RunConfig.read, "run")],
     "run/env.json": [RESUME, load(read_json, "run/env.json")],
     "run/result.json": [SHOW, REPORT],
     "run/space.json": [RESUME, CONVERT],
     "run/frames.jsonl": [SHOW, RESUME, REPORT, frames],
-    "run/metrics.jsonl": [SHOW, RESUME, REPORT],
+    "run/metrics.jsonl": [SHOW, RESUME, REPORT, load(read_lines, "run/metrics.jsonl")],
     "run/frames/000004.safetensors": [REPORT, CONVERT, frames],
     "run/checkpoint-a.safetensors": [SHOW, RESUME],
     "run/checkpoint-b.safetensors": [SHOW, RESUME, load(load_snapshot, "run")],
     "map/map.safetensors": [APPLY, load(ad.maps.load, "map/map.safetensors")],
     "map/space.json": [APPLY],
+    "sets.index": [nearest],
 }
 
 
@@ -108,7 +123,7 @@ def changed_value(value, draw):
 
 def damage(path, content, draw):
     """Damage a file in place; where it has parts, also those, with all checks around them right."""
-    if path.suffix == ".safetensors" and draw.random() < 0.4:
+    if path.suffix in (".safetensors", ".index") and draw.random() < 0.4:
         path.write_bytes(content)
         tensors, facts = read_tensors(path)
         if draw.random() < 0.6:
@@ -155,6 +170,8 @@ def attack(name, count, capsys, place):
         damage(path, content, draw)
         broken = path.read_bytes()
         for at, door in enumerate(FILES[name]):
+            if number >= 50 and door in COMMANDS:
+                continue
             if why := unexpected(door, capsys):
                 found[number, at] = why
             if door is RESUME:
@@ -168,7 +185,8 @@ def attack(name, count, capsys, place):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_damage_is_an_answer_or_a_sentence(name, capsys, place):
-    assert attack(name, 50, capsys, place) == {}
+    """50 times through the commands, 300 times through the readers."""
+    assert attack(name, 300, capsys, place) == {}
 
 
 @pytest.mark.slow

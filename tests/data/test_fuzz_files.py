@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import resource
 import signal
 import struct
 import zipfile
@@ -98,7 +99,7 @@ def damage_inside(rng, kind, content):
             for member, data in members.items():
                 archive.writestr(member, data)
         return file.getvalue()
-    return damage(rng, damage(rng, content))
+    return damage(rng, damage(rng, content) or content)
 
 
 class Hang(BaseException):
@@ -111,7 +112,8 @@ def late(*_):
 
 def attack(kind, count, place, monkeypatch):
     monkeypatch.setattr("advect.io.formats.arrays._LARGE", 250)  # some arrays are mapped
-    rng, refused = random.Random(kind), 0
+    rng, refused, size = random.Random(kind), 0, resource.RUSAGE_SELF
+    room = resource.getrusage(size).ru_maxrss + (1 << 20)  # in kB
     name, contents = corpus(kind, place)
     path = place / name
     target = {"f": place / "f", "m": place / "m"}.get(name[0] if "/" in name else "", path)
@@ -131,13 +133,14 @@ def attack(kind, count, place, monkeypatch):
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
     assert refused > 0, "hardly anything was damaged"
+    assert resource.getrusage(size).ru_maxrss < room
 
 
 KINDS = ["npz", "npy", "csv", "csv.gz", "parquet", "png", "jpeg", "tiff"]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_of_each_format(kind, count, tmp_path, monkeypatch):
     attack(kind, count, tmp_path, monkeypatch)

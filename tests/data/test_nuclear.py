@@ -127,9 +127,9 @@ def test_squares_are_used_where_their_error_is_allowed(n, m, moves, monkeypatch)
 
 
 @pytest.mark.parametrize(("lengths", "least"), [((1, 2, 1, 3), 1 / 6), ((3, 0.6, 1, 1), 1 / 10)])
-def test_pairs_are_left_out_where_both_sides_do_not_see_them(lengths, least, rows=70):
+def test_pairs_are_left_out_where_both_sides_do_not_see_them(lengths, least):
     """|g_ij| ‖B_j‖ is at most 1e-5 of the mean over j, and |g_ij| ‖A_i‖ of that over i."""
-    generator = torch.Generator().manual_seed(0)
+    rows, generator = 70, torch.Generator().manual_seed(0)
     parts = torch.randn(4, rows, 90, generator=generator).double()
     parts = [s * part / part.norm() for s, part in zip(lengths, parts, strict=True)]
     a, b = torch.cat(parts[:2]), torch.cat(parts[2:])

@@ -5,7 +5,6 @@ import os
 import pickle
 import random
 import shutil
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from sklearn.cluster import DBSCAN
 import advect as ad
 from advect.data.store import read_tensors, write_tensors
 from advect.flows.snapshots import CHECKPOINTS, load_snapshot
-from advect.io.logs import read_lines
 
 N_STEPS = 7
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
@@ -319,86 +317,3 @@ def test_pickles_are_never_opened(form, tmp_path):
     with pytest.raises(ad.InputError):
         ad.Trajectory.open(tmp_path)[0]
     assert not mark.exists()
-
-
-@pytest.mark.slow
-def test_the_log_has_each_frame_once_after_a_crash(tmp_path, unsynced):
-    def callbacks(run):
-        metric = ad.Metric("spread", lambda rho: rho.x.std(), directory=run)
-        return [ad.Recorder(directory=run), metric, ad.Checkpoint(run, every=3)]
-
-    case, first, run = setting(), tmp_path / "run", tmp_path / "crash"
-    whole = case.run([*callbacks(first), Crash(first, {5: run})])
-    resumed = case.run(callbacks(run), resume=run)
-    assert resumed.metrics == whole.metrics
-    assert [line["index"] for line in read_lines(run / "frames.jsonl")] == list(range(N_STEPS + 1))
-    # Once: what was measured after the checkpoint is appended once more.
-    assert [line["index"] for line in read_lines(run / "metrics.jsonl")] == list(range(N_STEPS + 1))
-
-
-# Killed processes. Each dies at a system call of its own choice, or when the test says so.
-
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def in_child(work):
-    """Run a function in a forked process; its exit status, negative for a signal."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            torch.set_num_threads(1)
-            work()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("call", ["before fsync", "before replace", "after replace", "after fsync"])
-def test_killed_at_each_system_call(call, tmp_path):
-    """Die at the first, second, third … write, resuming each time: nothing committed is ever lost."""
-    case = Setting(*pair(), energy=lambda _: ad.Potential(ad.norm()), integrator=ad.Adam(0.1))
-    when, name = call.split()
-    reference = case.run([ad.Recorder()], n_steps=40)
-    n_steps, committed, deaths = 12, 0, 0
-
-    def work(countdown):
-        real, left = getattr(os, name), [countdown]
-
-        def deadly(*arguments):
-            left[0] -= 1
-            if left[0] == 0 and when == "before":
-                die()
-            real(*arguments)
-            if left[0] == 0:
-                die()
-
-        setattr(os, name, deadly)
-        resume = tmp_path if any((tmp_path / name).exists() for name in CHECKPOINTS) else None
-        recorder = ad.Recorder(directory=tmp_path, overwrite=True)
-        case.run([recorder, ad.Checkpoint(tmp_path, every=1)], n_steps=n_steps, resume=resume)
-
-    for attempt in range(60):
-        resumed = any((tmp_path / name).exists() for name in CHECKPOINTS)
-        status = in_child(lambda countdown=2 + attempt % 5: work(countdown))
-        assert status in (0, -signal.SIGKILL)
-        if (tmp_path / "frames.jsonl").exists():
-            frames = list(ad.Trajectory.open(tmp_path))
-            assert [frame.index for frame in frames] == list(range(len(frames)))
-            for frame, expected in zip(frames, reference.trajectory, strict=False):
-                assert frame.value == expected.value
-                same_data(frame.dataset, expected.dataset)
-            assert len(frames) >= committed or not resumed  # without a checkpoint it starts anew
-            committed = len(frames)
-            # Once: temporary files of killed processes pile up, one for each death.
-            assert len(list(tmp_path.rglob("*.tmp"))) <= 3
-        if status == 0:
-            break
-        deaths += 1
-    assert status == 0 and deaths >= 8 and committed == n_steps + 1
-    same_data(load_snapshot(tmp_path).dataset, reference.trajectory[n_steps].dataset)
-    assert not list(tmp_path.rglob("*.tmp"))

@@ -1,5 +1,6 @@
 """Files that are whole or not there: with several writers at a time, and after writers that were killed."""
 
+import errno
 import os
 import re
 import subprocess
@@ -140,6 +141,20 @@ def test_a_folder_put_aside_stays_until_there_is_another(tmp_path):
     with atomic_directory(tmp_path / "d"):
         pass
     assert leftovers(tmp_path) == []
+
+
+def test_links_stay_and_an_error_of_the_disk_is_one(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("file")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"new"
+
+    def fail(_):
+        raise OSError(errno.EIO, "no disk")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="no disk"), atomic_directory(tmp_path / "d") as beside:
+        (beside / "file").write_text("whole")
+    assert sorted(os.listdir(tmp_path)) == ["file", "link"]
 
 
 def test_long_names(tmp_path):

@@ -1,12 +1,14 @@
 """Files and folders that are written completely or not at all: each is written under a temporary name next
-to its place, flushed to the disk and renamed.
+to its place, flushed to the disk and renamed. A symbolic link stays, and what it points to is replaced.
 
 Every writer uses its own temporary name, so several may write the same file and the last one wins. Later
 writers remove what killed ones left. A folder takes the place of another in two renames; ``recover``
-puts the old one back if the process was killed between them."""
+puts the old one back if the process was killed between them. A folder gets a temporary name before its files are
+removed, so a part of it is never taken for the whole."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -14,8 +16,9 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -41,11 +44,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary file to write; it is renamed to ``path`` at the end and removed on any error."""
+    path = path.resolve() if path.is_symlink() else path
     temporary = _temporary(path)
     try:
         yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
+        _flush(temporary, os.O_RDWR)
         os.replace(temporary, path)
         sync_directory(path.parent)
     finally:
@@ -56,8 +59,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary folder to fill; it takes the place of ``path`` at the end and is removed on any error.
 
-    A symbolic link stays, and what it points to is replaced. A folder that is not empty is replaced only
-    with ``overwrite``."""
+    A folder that is not empty is replaced only with ``overwrite``."""
     path = path.resolve() if path.is_symlink() else path
     recover(path)
     _check_empty(path, overwrite)
@@ -67,8 +69,7 @@ def atomic_directory(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         yield temporary
         for folder, _, names in os.walk(temporary):
             for name in names:
-                with suppress(OSError), open(os.path.join(folder, name), "rb+") as file:
-                    os.fsync(file.fileno())
+                _flush(Path(folder, name), os.O_RDWR)
             sync_directory(Path(folder))
         _check_empty(path, overwrite)
         replace_directory(temporary, path)
@@ -99,31 +100,52 @@ def replace_directory(new: Path, path: Path) -> None:
                 if old.exists():
                     os.rename(old, path)
                 raise
-        _remove(old)
+        remove(old)
     sync_directory(path.parent)
-    for leftover in (old, *_leftovers(path.parent, "old", hidden_name(path))):
-        _remove(leftover)
+    _remove_old(path, old)
 
 
-def recover(path: Path) -> bool:
-    """Put back a folder that a killed writer had moved aside; whether there was one."""
-    if path.exists() or path.is_symlink() or not path.name:
-        return False
-    leftovers = _leftovers(path.parent, "old", hidden_name(path))
-    if leftovers:
+@contextmanager
+def set_aside(path: Path) -> Iterator[Callable[[], object]]:
+    """Move a folder aside, and back on any error. The function that this gives removes it for good."""
+    old = _temporary(path, "old")
+    os.rename(path, old)
+    try:
+        yield cache(lambda: _remove_old(path, old))
+    except BaseException:
+        if old.exists():
+            remove(path)
+            os.rename(old, path)
+        raise
+
+
+def recover(path: Path, is_begun: Callable[[Path], bool] = lambda _: False) -> None:
+    """Put back a folder that a killed writer had moved aside, unless another one is in its place. One that
+    is only begun, as ``is_begun`` says, is removed."""
+    path = path.resolve() if path.is_symlink() else path
+    leftovers = _leftovers(path.parent, "old", hidden_name(path)) if path.name else []
+    if leftovers and (not path.exists() or is_begun(path)):
+        remove(path)
         os.rename(max(leftovers, key=lambda leftover: leftover.stat().st_mtime), path)
         sync_directory(path.parent)
-    return bool(leftovers)
 
 
 def sync_directory(folder: Path) -> None:
-    """Flush the names in a folder to the disk where the system can: a rename is not safe before."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Flush the names in a folder to the disk: a rename is not safe before."""
+    with suppress(PermissionError):  # a folder may be writable but not readable
+        _flush(folder, os.O_RDONLY)
+
+
+def _flush(path: Path, mode: int) -> None:
+    """Flush a file or folder to the disk; only file systems that cannot do so are excused."""
+    descriptor = os.open(path, mode)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def hidden_name(path: Path) -> str:
@@ -146,7 +168,7 @@ def _temporary(path: Path, kind: str = "tmp") -> Path:
     if (os.getpid(), folder) not in _tidied:
         _tidied.add((os.getpid(), folder))
         for leftover in _leftovers(folder, "tmp"):
-            _remove(leftover)
+            remove(leftover)
     return path.with_name(name)
 
 
@@ -170,9 +192,19 @@ def _writer_is_gone(path: Path, match: re.Match[str]) -> bool:
     return False
 
 
-def _remove(path: Path) -> None:
+def _remove_old(path: Path, old: Path) -> None:
+    """Remove a folder that was moved aside, and those that killed writers have moved."""
+    for leftover in (old, *_leftovers(path.parent, "old", hidden_name(path))):
+        remove(leftover)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder under a temporary name, as far as that is possible."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+        hidden = path if path.suffix == ".tmp" else _temporary(path)
+        with suppress(OSError):
+            path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
     else:
         with suppress(OSError):
             path.unlink()

@@ -17,6 +17,7 @@ from advect.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+_MOST = (1 << 63) - 1  # of the integers of numpy and torch
 _MAX_COMPARED, _MAX_LISTED = 10_000, 100  # names: to compare millions of columns takes minutes
 
 
@@ -35,12 +36,12 @@ def check_count(name: str, value: Any, least: float = 1, whole: bool = True) -> 
     if type(number) not in (int, float):
         raise InputError(f"{name} must be a number", repr(value), "Pass an int or a float.")
     # comparisons are exact, also for an int beyond floats
-    finite = abs(number) <= sys.float_info.max
+    finite = abs(number) <= (_MOST if whole else sys.float_info.max)
     if finite and number >= least and (not whole or number == int(number)):
         return int(value) if whole else float(number)
     if whole:
         what = f"{name} must be a whole number of at least {least}"
-        raise InputError(what, value, f"Pass {least} or more.")
+        raise InputError(what, value, f"Pass {least} or more, below 2⁶³.")
     raise InputError(f"{name} must be {_RANGES[least]}", value, "Pass another value.")
 
 

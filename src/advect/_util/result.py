@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -12,6 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _MAX_TEXT_ROWS = 30  # rows of a table in text output; pages and to_dict() have all of them
 
 
@@ -28,7 +33,7 @@ class Table:
     def lines(self) -> list[str]:
         """The table as aligned text."""
         shown = self.rows[:_MAX_TEXT_ROWS]
-        cells = [list(map(str, self.columns)), *([show(cell) for cell in row] for row in shown)]
+        cells = [list(map(show, self.columns)), *([show(cell) for cell in row] for row in shown)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         lines = [self.title] if self.title else []
         for first, *rest in cells:
@@ -90,7 +95,7 @@ class Result:
         width = max(map(len, summary), default=0)
         blocks = [[f"{name:<{width}}  {value}" for name, value in summary.items()]]
         blocks += [table.lines() for table in self._tables()]
-        blocks.append([f"note: {note}" for note in self.notes])
+        blocks.append([f"note: {show(note)}" for note in self.notes])
         return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
     def _repr_html_(self) -> str:
@@ -98,6 +103,17 @@ class Result:
         notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in self.notes)
         tables = [summary, *self._tables()]
         return "".join(map(Table.to_html, tables)) + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def visible(text: str) -> str:
+    """Text with escapes in place of control characters (C0, DEL, C1, directions of writing, line ends), so that a
+    name in a file cannot control a terminal. The escapes are those of JSON.
+
+    Example:
+        >>> print(visible("one\\ntwo \\x1b[2J \\u202e"))
+        one\\ntwo \\u001b[2J \\u202e
+    """
+    return _CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 @singledispatch
@@ -109,14 +125,14 @@ def show(value: Any) -> str:
         ('0.1235', 'yes', '–', '1, 2')
     """
     is_number = getattr(value, "shape", None) == ()  # of numpy or torch
-    return show(value.item()) if is_number else str(value)
+    return show(value.item()) if is_number else visible(str(value))
 
 
 show.register(type(None), lambda value: "")
 show.register(bool, lambda value: "yes" if value else "no")
 show.register(float, lambda value: "–" if math.isnan(value) else f"{value:.4g}")
 show.register(list | tuple, lambda value: ", ".join(map(show, value)))
-show.register(Mapping, lambda value: ", ".join(f"{k}: {show(v)}" for k, v in value.items()))
+show.register(Mapping, lambda value: ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()))
 
 
 @singledispatch

@@ -71,12 +71,12 @@ def answer_codes(answers: np.ndarray, classes: Sequence[Hashable]) -> np.ndarray
     """The class position of each answer: the most likely class, or the class of that name."""
     if answers.ndim == 1:
         return codes_of(answers, classes)
-    if answers.shape[1] != len(classes):
-        raise InputError(
-            f"scores must be of the {len(classes)} reference classes",
-            f"{answers.shape[1]}",
-            "Give the reference all classes of the model, in its order.",
-        )
+    refuse_if(
+        answers.shape[1] != len(classes),
+        f"scores must be of the {len(classes)} reference classes",
+        f"{answers.shape[1]}",
+        "Give the reference all classes of the model, in its order.",
+    )
     return answers.argmax(axis=1)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
@@ -250,7 +252,7 @@ def _run(jobs: Sequence[tuple[Any, ...]], n_jobs: Any) -> Iterator[Any]:
         return
     workers = min(joblib.effective_n_jobs(n_jobs), len(jobs))
     share = min(workers, joblib.cpu_count())  # of memory and threads on one machine
-    calls = [joblib.delayed(_attempt)(share, *job) for job in jobs]
+    calls = [joblib.delayed(_attempt)(os.getpid(), share, *job) for job in jobs]
     options: dict[str, Any] = {"n_jobs": workers, "batch_size": 1}
     try:
         parallel = joblib.Parallel(return_as="generator_unordered", **options)
@@ -263,7 +265,21 @@ def _run(jobs: Sequence[tuple[Any, ...]], n_jobs: Any) -> Iterator[Any]:
     yield from parallel(calls)
 
 
+@cache
+def _end_with(parent: int) -> None:
+    """In a child of the process ``parent``: end when the parent has ended, which a worker would outlive."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    if os.getppid() == parent:
+        threading.Thread(target=watch, daemon=True).start()
+
+
 def _attempt(
+    parent: int,
     share: int,
     pair: Pair,
     source: LabeledDataset,
@@ -272,6 +288,7 @@ def _attempt(
     settings: tuple[GroundCost, Solver, bool],
 ) -> tuple[Pair, dict[str, Any]]:
     """The distance of a pair, or its error; ``share`` jobs share the memory of a machine."""
+    _end_with(parent)
     start, (cost, solver, standard_errors) = time.perf_counter(), settings
     try:
         limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share

@@ -4,11 +4,18 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import json
+import os
+import re
+import signal
 import sys
+import threading
 import tomllib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +26,15 @@ from cyclopts.argument import update_argument_collection
 import advect
 import advect.registry as registry
 from advect._util.checks import refuse_if
+from advect._util.result import visible
 from advect.cli import ask, flow, look, measure, use
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
 from advect.errors import AdvectError, InputError
 from advect.registry import as_text
+
+_OF_INPUT = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR)  # errors of paths
+_WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2}")  # columns in which help can be laid out
 
 
 @dataclass(frozen=True)
@@ -125,11 +136,13 @@ def _from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollectio
     paths = [one.tokens[-1].value for one in arguments if "--config" in one.names and one.tokens]
     if not paths:
         return
-    from advect.io.formats.guard import reading
+    from advect.io.formats.guard import check_regular, read_bytes, reading
 
     path = Path(paths[0]).expanduser()
+    check_regular(path)
     with reading(path, "a TOML file", ValueError):
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_bytes(path, packed=False).decode())
+    _check_text(json.dumps(values, default=str))
     values.pop("config", None)
     for option, argument in objects.items():
         value = values.pop(option.removeprefix("--"), None)
@@ -179,6 +192,30 @@ def expanded(tokens: Sequence[str]) -> list[str]:
     return words
 
 
+def _check_text(values: str) -> None:
+    """Refuse NUL characters, which no path has, in JSON."""
+    refuse_if("\\u0000" in values, "no option has NUL characters", "one", "Remove it.")
+
+
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Convert termination signals to ``KeyboardInterrupt``, except those that the process ignores."""
+    is_main = threading.current_thread() is threading.main_thread()  # others cannot set handlers
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in signal.Signals
+        if number.name in ("SIGTERM", "SIGHUP")
+        and is_main
+        and signal.getsignal(number) not in (signal.SIG_IGN, None)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@_signals_as_interrupts()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code.
 
@@ -188,7 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "")):
+        os.environ.pop("COLUMNS", None)
     try:
+        _check_text(json.dumps(tokens))
         app = build_app()
         if "--help-all" in tokens:
             return _help_all(app, tokens[: tokens.index("--help-all")])
@@ -203,10 +243,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         error.verbose = False
         command = " ".join(("advect", *(error.command_chain or ())))
-        say(f"error: {str(error).strip()}\nSee: {command} --help")
+        say(f"error: {visible(str(error).strip())}\nSee: {command} --help")
         return BAD_INPUT
     except AdvectError as error:
-        say(f"error: {error}")
+        say(f"error: {visible(str(error))}")
         return BAD_INPUT if isinstance(error, InputError) else FAILED
     except KeyboardInterrupt:
         say("interrupted")
@@ -214,7 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stdout = None
     except OSError as error:
-        say(f"failed: {error.strerror or error}: {error.filename or 'writing'}.")
+        kind = "error" if error.errno in _OF_INPUT else "failed"
+        say(visible(f"{kind}: {error.strerror or error}: {error.filename or 'writing'}."))
+        return BAD_INPUT if error.errno in _OF_INPUT else FAILED
     except Exception as error:
         say(traceback.format_exc().rstrip())
         say(f"failed: {type(error).__name__}: {error}")

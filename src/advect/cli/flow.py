@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,11 +60,16 @@ def flow(
     """
     directory = out.expanduser()
     directory = directory.resolve() if directory.is_symlink() else directory
+    from advect.io.logs import recover_run
+
     with session(write) as running, Hold(directory):
         remedy = f"Continue the run: advect resume {directory}. "
-        rundir.check_free(directory, write.overwrite, remedy=remedy)
+        recover_run(directory)
+        has_results = rundir.check_free(directory, write.overwrite, remedy=remedy)
         job = prepare(_absolute(source, target, settings), directory, running, draw=True)
-        _finish(job, _run(job, running, resume=False), running, report)
+        with rundir.aside(directory) if has_results else nullcontext(bool) as commit:
+            result = _run(job, running, commit)
+        _finish(job, result, running, report)
 
 
 def resume(
@@ -217,8 +221,8 @@ def build_objects(
     return {"functional": energy, "n_steps": settings.n_steps, **objects}, resolved
 
 
-def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
-    """Run or continue the flow; SIGTERM, and SIGHUP of a closed terminal, stop it as Ctrl-C does."""
+def _run(job: Job, running: Session, commit: Callable[[], object] | None = None) -> FlowResult:
+    """Run the flow and call ``commit`` when it has a checkpoint; without it, continue a flow."""
     import torch
 
     settings, directory = job.config.settings, job.directory
@@ -226,41 +230,26 @@ def _run(job: Job, running: Session, *, resume: bool) -> FlowResult:
         _Describe(job, running.note),
         ad.Recorder(settings.record_every or 1, directory),
         ad.Checkpoint(directory, settings.checkpoint_every),
+        *([] if commit is None else [lambda _: commit()]),
         rundir.Curves(directory),
         *([registry.make("stop", settings.stop)] if settings.stop else []),
     ]
     if not running.output.quiet:
         callbacks.append(ad.Progress(job.objects["n_steps"], "flow"))
-    _signals_as_interrupts()
     return ad.flow(
         job.inputs.source,
         **job.objects,
         callbacks=callbacks,
         generator=torch.Generator().manual_seed(settings.seed),
-        resume=directory if resume else None,
+        resume=directory if commit is None else None,
     )
 
 
-def _signals_as_interrupts() -> None:
-    """Convert termination signals to ``KeyboardInterrupt``, except those that the process ignores."""
-    signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
-        for number in filter(None, signals):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, signal.default_int_handler)
-
-
 class _Describe:
-    """A callback: remove an earlier run when the flow begins, and write the files that describe this one
-    once the objective has a first value.
-    """
+    """A callback: write the files that describe a run once the objective has a first value."""
 
     def __init__(self, job: Job, note: Callable[[str], None]) -> None:
         self.job, self.note, self.done = job, note, False
-
-    def begin(self, source: ad.LabeledDataset, start: Any) -> None:
-        if start is None:
-            rundir.clear(self.job.directory)
 
     def __call__(self, step: Any) -> None:
         if self.done:
@@ -292,7 +281,7 @@ def _continue(job: Job, running: Session, report: bool) -> None:
             "Restore it, or start a new run.",
         )
     job = replace(job, choices=rundir.entry(env, "choices", dict) or {})
-    _finish(job, _run(job, running, resume=True), running, report)
+    _finish(job, _run(job, running), running, report)
 
 
 def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> None:

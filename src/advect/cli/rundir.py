@@ -11,12 +11,13 @@ report.html     its page
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
-import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import advect as ad
 import advect.registry as registry
 from advect._util import query
-from advect._util.atomic import is_leftover
+from advect._util.atomic import is_leftover, remove, set_aside
 from advect._util.checks import refuse_if
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
@@ -168,21 +169,30 @@ class Curves:
 def open_run(directory: Path) -> Path:
     """The directory of a run, expanded; an error if a file of it is a link, a pipe or a directory."""
     from advect.io.formats.guard import check_plain
+    from advect.io.logs import recover_run
 
     directory = directory.expanduser()
+    recover_run(directory)
     refuse_if(not directory.is_dir(), "no such run directory", directory, _PASS_RUN)
     frames = directory / "frames.jsonl"
     refuse_if(not frames.exists(), "not a run directory", directory, _PASS_RUN)
     logs = ("config.toml", "frames.jsonl", "metrics.jsonl")
-    for name in (*logs, "env.json", "space.json", "result.json", *_CHECKPOINTS):
+    for name in (*logs, "env.json", "space.json", "result.json", "report.html", *_CHECKPOINTS):
         check_plain(directory / name)
+    frames = directory / "frames"
+    refuse_if(frames.is_symlink(), "not a directory", frames, "Remove the link.")
     return directory
 
 
-def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str = "") -> None:
-    """Raise an error unless the directory is free, or may be replaced and holds only files of advect."""
-    if directory.exists() and not directory.is_dir():
-        raise InputError("a file exists at this path", directory, "Choose another directory.")
+def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str = "") -> bool:
+    """Raise an error unless the directory is free, or may be replaced and holds only files of advect;
+    whether it has results."""
+    refuse_if(
+        directory.exists() and not directory.is_dir(),
+        "a file exists at this path",
+        directory,
+        "Choose another directory.",
+    )
     check_parents(directory)
     what, paths = f"{directory} has files that advect did not write", []
     remedy_foreign = "Choose another directory, or move the file."
@@ -200,6 +210,7 @@ def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str 
         directory,
         "Change to another directory first.",
     )
+    return bool(paths)
 
 
 def _is_foreign(path: Path, directory: Path, kind: str) -> bool:
@@ -221,10 +232,13 @@ def _is_ours(directory: Path, kind: str) -> bool:
         return False
 
 
-def clear(directory: Path) -> None:
-    """Remove the files of an earlier run."""
-    for path in directory.iterdir() if directory.is_dir() else ():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != ".lock":
-            path.unlink()
+def aside(directory: Path) -> AbstractContextManager[Callable[[], object]]:
+    """``set_aside`` for an earlier run. A directory that cannot be moved is emptied, env.json last, which shows
+    that advect wrote the other files."""
+    if os.access(directory.parent, os.W_OK) and not directory.is_mount():
+        return set_aside(directory)
+    order = {"frames.jsonl": 0, "env.json": 2, ".lock": 3}
+    paths = sorted(directory.iterdir(), key=lambda path: order.get(path.name, 1))
+    for path in paths[: -1 if (directory / ".lock") in paths else None]:
+        remove(path)
+    return nullcontext(bool)

@@ -21,8 +21,8 @@ import advect as ad
 import advect.registry as registry
 from advect._util import query
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_known
-from advect._util.result import Result, plain
+from advect._util.checks import check_count, check_known, refuse_if
+from advect._util.result import Result, plain, show, visible
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
 
@@ -30,7 +30,6 @@ INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 _PATIENCE = 3.0  # seconds without a word
 DATA_FILES = (".npz", ".csv", ".tsv", ".parquet")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but newline and tab
 
 
 class Exit(Exception):
@@ -92,10 +91,18 @@ class Session:
         if path is None:
             return
         path = path.expanduser()
-        if suffixes and path.suffix.lower() not in suffixes:
-            raise InputError("the file needs another suffix", path, f"Use {', '.join(suffixes)}.")
-        if path.resolve() in [other.resolve() for other in self.files.values()]:
-            raise InputError("two results cannot go to one file", path, "Rename one of them.")
+        refuse_if(
+            suffixes and path.suffix.lower() not in suffixes,
+            "the file needs another suffix",
+            path,
+            f"Use {', '.join(suffixes)}.",
+        )
+        refuse_if(
+            path.resolve() in [other.resolve() for other in self.files.values()],
+            "two results cannot go to one file",
+            path,
+            "Rename one of them.",
+        )
         check_free_file(path, self.output.overwrite)
         self.files[option] = path
 
@@ -110,6 +117,7 @@ class Session:
         import torch
 
         read = self.read
+        check_count("seed", read.seed, least=0)
         options: dict[str, Any] = {"seed": read.seed, "max_samples": read.max_samples}
         options["balanced"] = read.balanced or None
         chosen = set(_parsed(reference).options)
@@ -204,7 +212,7 @@ class Session:
             table["notes"] = [*self.draws, *table.get("notes", ())]
             text = json.dumps(plain(table), ensure_ascii=False, allow_nan=False)
         else:
-            places = "\n".join(f"{name} written to {path}" for name, path in written.items())
+            places = "\n".join(f"{name} written to {show(path)}" for name, path in written.items())
             draws = "\n".join(f"note: {note}" for note in self.draws)
             text = "\n\n".join(filter(None, (str(result), draws, places)))
         _print(text, sys.stdout)
@@ -219,17 +227,17 @@ def session(output: Output) -> Iterator[Session]:
     running = Session(output)
     seen: set[str] = set()
 
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    def note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, ConvergenceWarning):
             running.unconverged.append(str(message))
         if str(message) not in seen:
             seen.add(str(message))
-            running.note(f"warning: {message}")
+            running.note(visible(f"warning: {message}"))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
+        warnings.showwarning = note
         running.timer.start()
         try:
             yield running
@@ -243,7 +251,7 @@ def device(name: str) -> Any:
 
     try:
         place = torch.device(name)
-        torch.zeros(1, device=place)
+        torch.zeros(1, device=place).item()  # fails for meta
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         got = f"{name} ({str(error).splitlines()[0]})"
         raise InputError("no such device", got, "Use cpu, for instance.") from None
@@ -262,18 +270,30 @@ def write_table(path: Path, result: Any) -> None:
 
 def check_free_file(path: Path, overwrite: bool) -> None:
     """Raise an error unless a file can be written there."""
-    if path.exists() and not path.is_file():
-        raise InputError("a directory or device exists at this path", path, "Choose another name.")
-    if path.exists() and not overwrite:
-        raise InputError("the file exists", path, "Pass --overwrite, or choose another name.")
+    refuse_if(
+        path.exists() and not path.is_file(),
+        "a directory or device exists at this path",
+        path,
+        "Choose another name.",
+    )
+    refuse_if(
+        path.exists() and not overwrite,
+        "the file exists",
+        path,
+        "Pass --overwrite, or choose another name.",
+    )
     check_parents(path)
 
 
 def check_parents(path: Path) -> None:
     """Raise an error if a parent of the path is a file."""
     there = next((folder for folder in path.absolute().parents if folder.exists()), None)
-    if there is not None and not there.is_dir():
-        raise InputError("a parent folder is a file", there, "Choose another place.")
+    refuse_if(
+        there is not None and not there.is_dir(),
+        "a parent folder is a file",
+        there,
+        "Choose another place.",
+    )
 
 
 def absolute_reference(reference: str) -> str:
@@ -322,7 +342,7 @@ def say(message: str) -> None:
 
 def _print(text: str, stream: Any) -> None:
     """Print a text with escaped control characters; ASCII only if the stream requires it."""
-    text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    text = "\n".join(map(visible, text.split("\n")))
     try:
         print(text, file=stream, flush=True)
     except UnicodeEncodeError:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, cast
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_methods
+from advect._util.checks import check_finite, check_methods, refuse_if
 from advect.cost.labels import LabelTable
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import mass_centre
@@ -98,12 +98,12 @@ class FeatureCost(ABC):
         """The cost between the samples of two datasets, or of one with itself."""
         x = self.points(source)
         y = x if source is target else self.points(target)
-        if x.shape[1] != y.shape[1]:
-            raise InputError(
-                "an embedding must map both datasets to one space",
-                f"dimensions {x.shape[1]} and {y.shape[1]}",
-                "Check it.",
-            )
+        refuse_if(
+            x.shape[1] != y.shape[1],
+            "an embedding must map both datasets to one space",
+            f"dimensions {x.shape[1]} and {y.shape[1]}",
+            "Check it.",
+        )
         return PointPair(x, y, (source.weights, target.weights))
 
     def points(self, data: LabeledDataset) -> Tensor:
@@ -344,10 +344,10 @@ def in_float64(
 def as_points(points: Any, data: LabeledDataset) -> Tensor:
     """The rows of an embedding as points (n, e)."""
     points = torch.as_tensor(points)
-    if points.ndim == 0 or len(points) != len(data):
-        raise InputError(
-            f"an embedding must return a row for each of the {len(data)} samples",
-            f"shape {tuple(points.shape)}",
-            "Keep the batch axis.",
-        )
+    refuse_if(
+        points.ndim == 0 or len(points) != len(data),
+        f"an embedding must return a row for each of the {len(data)} samples",
+        f"shape {tuple(points.shape)}",
+        "Keep the batch axis.",
+    )
     return points.reshape(len(data), -1).to(data.x)

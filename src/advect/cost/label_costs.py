@@ -11,12 +11,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_methods
+from advect._util.checks import check_methods, refuse_if
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import label_samples
 from advect.data.laws.linalg import squared_distances, squared_gaps
-from advect.errors import InputError
 from advect.ot.divergence import solve_divergence
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver, debiased, envelope
@@ -77,13 +76,13 @@ class ExactLabelOT(LabelCost):
         check_solver(self.solver)
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
-        if source.law is not None or target.law is not None:
-            raise InputError(
-                "ExactLabelOT compares samples, not Gaussian laws",
-                "a dataset with laws",
-                "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
-                "law_index=None), FeatureDriven in a flow.",
-            )
+        refuse_if(
+            source.law is not None or target.law is not None,
+            "ExactLabelOT compares samples, not Gaussian laws",
+            "a dataset with laws",
+            "Use Bures or MeansOnly with them, or drop them: .replace(law=None, "
+            "law_index=None), FeatureDriven in a flow.",
+        )
         for data in (source, target):
             require_labels(data, "ExactLabelOT")
         symmetric, device = source is target, source.x.device

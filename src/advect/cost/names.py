@@ -16,13 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind, check_non_negative
+from advect._util.checks import check_kind, check_non_negative, refuse_if
 from advect.cost.features import FeatureCost
 from advect.cost.label_costs import NoLabels
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre
-from advect.errors import InputError
 from advect.ot.sinkhorn import Relative
 
 _ROWS = 4096  # that are in float64 at a time
@@ -100,13 +99,13 @@ class ByName(LabelCost):
 
     def __call__(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         for data in (source, target):
-            if data.law_index is not None:
-                raise InputError(
-                    "ByName compares classes, not laws of single samples",
-                    "a dataset with a law for each sample",
-                    "Join them by class (law=data.class_laws(), law_index=None), flow with FeatureDriven or "
-                    "JointFixedLabels, or compare by laws: ad.Bures().",
-                )
+            refuse_if(
+                data.law_index is not None,
+                "ByName compares classes, not laws of single samples",
+                "a dataset with a law for each sample",
+                "Join them by class (law=data.class_laws(), law_index=None), flow with FeatureDriven or "
+                "JointFixedLabels, or compare by laws: ad.Bures().",
+            )
             require_labels(data, "ByName")
         own = self._of_names(source, target)
         return self.plus(source, target) + own if self.plus.costs else own

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset
@@ -122,12 +123,12 @@ class WithTargetValues(FeatureCost):
 
 
 def _check_widths(values: list[Tensor]) -> None:
-    if values[0].shape[1] != values[1].shape[1]:
-        raise InputError(
-            "both datasets must have the same targets",
-            f"{values[0].shape[1]} and {values[1].shape[1]} for each sample",
-            "Use the targets that both have.",
-        )
+    refuse_if(
+        values[0].shape[1] != values[1].shape[1],
+        "both datasets must have the same targets",
+        f"{values[0].shape[1]} and {values[1].shape[1]} for each sample",
+        "Use the targets that both have.",
+    )
 
 
 def _spreads(parts: list[Tensor], masses: list[Tensor]) -> Tensor:

@@ -347,12 +347,12 @@ def as_law(law: Any, index: Any, codes: Tensor, n_classes: int, dim: int) -> dic
     if not isinstance(law, Gaussians):
         remedy = "Pass advect.Gaussians, or None for both to estimate the laws."
         raise InputError("law must be Gaussians", type(law).__name__, remedy)
-    if law.dim != dim:
-        raise InputError(
-            "laws and features must have one dimension",
-            f"{law.dim} and {dim}",
-            "Estimate the laws in the same space.",
-        )
+    refuse_if(
+        law.dim != dim,
+        "laws and features must have one dimension",
+        f"{law.dim} and {dim}",
+        "Estimate the laws in the same space.",
+    )
     rows = codes
     if index is not None:
         remedy = "Pass one row of law for each sample."

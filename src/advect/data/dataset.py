@@ -228,12 +228,12 @@ class LabeledDataset(Conversions):
             ['a', 'a']
         """
         unknown = changes.keys() - set(_FIELDS)
-        if unknown:
-            raise InputError(
-                "replace takes fields of a dataset",
-                ", ".join(sorted(unknown)),
-                f"Fields: {', '.join(_FIELDS)}.",
-            )
+        refuse_if(
+            unknown,
+            "replace takes fields of a dataset",
+            ", ".join(sorted(unknown)),
+            f"Fields: {', '.join(_FIELDS)}.",
+        )
         return self._replace(**_checked_changes(self, changes) if changes else {})
 
     def _replace(self, **changes: Any) -> LabeledDataset:

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from advect._util.atomic import write_atomically
-from advect._util.checks import check_count
+from advect._util.checks import check_count, refuse_if
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
@@ -41,8 +41,12 @@ def read_tensors(
     path: Path, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read the result of ``write_tensors``; an error for any other file."""
-    if not path.is_file():
-        raise InputError("no such file", path, "Check the path.")
+    refuse_if(
+        not path.is_file(),
+        "no such file",
+        path,
+        "Check the path.",
+    )
     with unpacking(path):
         with safe_open(path, framework="pt", device=str(device)) as file:
             checksum, _, text = file.metadata()[_ENTRY].partition(" ")
@@ -142,8 +146,8 @@ def unpack_dataset(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Labeled
         "target_columns": tuple(facts["target_columns"]) if "target_columns" in facts else None,
         "target_unit": tensors.get("target_unit"),
     }
-    if data.replace(**fields).y is not tensors["y"]:
-        raise ValueError("labels are not class positions")
+    if data.x.dtype != tensors["x"].dtype or data.replace(**fields).y is not tensors["y"]:
+        raise ValueError("features are not floating, or labels are not class positions")
     if "target_unit" in tensors and len(tensors["target_unit"]) != tensors["targets"].shape[1]:
         raise ValueError("units do not fit the targets")
     return data._replace(**fields)  # the tensors as they were written

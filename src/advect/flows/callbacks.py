@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from advect._util.checks import check_count, check_methods, check_positive
+from advect._util.checks import check_count, check_methods, check_positive, refuse_if
 from advect._util.lock import Hold
 from advect._util.progress import Bar, time_left
 from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.snapshots import CHECKPOINTS, Snapshot, load_checkpoints, save_snapshot
 from advect.flows.steps import Step
 from advect.io.logs import append_line, is_metric, keep_lines, read_lines
@@ -74,12 +73,12 @@ class Recorder(_Writer):
         self.trajectory = Trajectory(self.directory)
         self._mended = False
         if start is None and len(self.trajectory):
-            if not self.overwrite:
-                raise InputError(
-                    "the run directory holds frames of another flow",
-                    self.directory,
-                    "Resume it, choose another directory, or pass overwrite=True.",
-                )
+            refuse_if(
+                not self.overwrite,
+                "the run directory holds frames of another flow",
+                self.directory,
+                "Resume it, choose another directory, or pass overwrite=True.",
+            )
             self.trajectory.forget_after(-1)
 
     def __call__(self, step: Step) -> None:
@@ -175,8 +174,12 @@ class StopWhen(Shown):
         seconds: float | None = None,
         patience: int = 5,
     ) -> None:
-        if tol is None and below is None and seconds is None:
-            raise InputError("StopWhen needs a condition", "none", "Pass tol, below or seconds.")
+        refuse_if(
+            tol is None and below is None and seconds is None,
+            "StopWhen needs a condition",
+            "none",
+            "Pass tol, below or seconds.",
+        )
         self.tol = None if tol is None else check_positive("tol", tol)
         self.below = below
         self.seconds = None if seconds is None else check_positive("seconds", seconds)

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError
 from advect.functionals.base import under
+from advect.io.formats.guard import check_plain
 from advect.io.trajectory import Frame
 
 CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
@@ -42,6 +44,8 @@ class Snapshot:
 
 def save_snapshot(snapshot: Snapshot, path: Path) -> None:
     """Write a snapshot as one file, atomically."""
+    # a link would be followed, to a file outside the run
+    check_plain(path)
     dataset, dataset_facts = pack_dataset(snapshot.dataset)
     history = {
         name: curve[: snapshot.length]
@@ -72,24 +76,28 @@ def load_snapshot(path: Path, device: torch.device | str = "cpu") -> Snapshot:
     """Read a snapshot file, or the newest intact one of the two in a run directory."""
     if path.is_dir():
         snapshots, problems = load_checkpoints(path, device)
-        if not snapshots:
-            raise InputError(
-                "no usable checkpoint",
-                f"{path} ({'; '.join(problems)})",
-                "Run with Checkpoint(directory) first.",
-            )
+        refuse_if(
+            not snapshots,
+            "no usable checkpoint",
+            f"{path} ({'; '.join(problems)})",
+            "Run with Checkpoint(directory) first.",
+        )
         return max(snapshots.values(), key=lambda snapshot: snapshot.index)
     # Numbers and names are facts, in JSON; tensors carry the prefix of their group. Version 0.2.0 wrote
     # the same layout.
     tensors, facts = read_tensors(path, device)
-    if facts.get("kind") != "advect snapshot":
-        raise InputError(
-            "not a checkpoint", path, "Pass a file or directory written by Checkpoint."
-        )
-    if "control" not in facts:
-        raise InputError(
-            "the checkpoint was written by advect 0.1", path, "Use that version, or start again."
-        )
+    refuse_if(
+        facts.get("kind") != "advect snapshot",
+        "not a checkpoint",
+        path,
+        "Pass a file or directory written by Checkpoint.",
+    )
+    refuse_if(
+        "control" not in facts,
+        "the checkpoint was written by advect 0.1",
+        path,
+        "Use that version, or start again.",
+    )
     generator = tensors["generator"].cpu() if "generator" in tensors else None
     with unpacking(path):
         length = _check_parts(facts["index"], facts["history"], generator)

@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from advect._util.checks import check_number
+from advect._util.checks import check_number, refuse_if
 from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 
 # The state of a functional between two calls: a flat dictionary, which a checkpoint can hold.
 State = dict[str, Tensor]
@@ -111,12 +110,12 @@ class Functional(Shown):
         return NotImplemented
 
     def __mul__(self, factor: float) -> Scaled:
-        if isinstance(factor, Functional):
-            raise InputError(
-                "a functional is scaled by a number",
-                type(factor).__name__,
-                "Add functionals; multiply by floats.",
-            )
+        refuse_if(
+            isinstance(factor, Functional),
+            "a functional is scaled by a number",
+            type(factor).__name__,
+            "Add functionals; multiply by floats.",
+        )
         return Scaled(factor, self)
 
     __rmul__ = __mul__
@@ -166,8 +165,12 @@ class Sum(Functional):
 
     def __init__(self, *functionals: Functional) -> None:
         self.functionals = tuple(part for whole in functionals for part in whole.parts)
-        if not self.functionals:
-            raise InputError("a sum needs at least one functional", "none", "Pass functionals.")
+        refuse_if(
+            not self.functionals,
+            "a sum needs at least one functional",
+            "none",
+            "Pass functionals.",
+        )
         self.name = " + ".join(part.name for part in self.functionals)
         self.target = next((p.target for p in self.functionals if p.target is not None), None)
         self.stochastic = any(part.stochastic for part in self.functionals)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_positive
+from advect._util.checks import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre, root
 from advect.errors import InputError
@@ -71,12 +71,12 @@ class Interaction(Functional):
     """
 
     def __init__(self, w: PairFunction) -> None:
-        if not callable(w):
-            raise InputError(
-                "an interaction must be callable",
-                type(w).__name__,
-                "Pass a function w(dx, same_label).",
-            )
+        refuse_if(
+            not callable(w),
+            "an interaction must be callable",
+            type(w).__name__,
+            "Pass a function w(dx, same_label).",
+        )
         self.w = w
         self._pairs = w if isinstance(w, Differences) else Differences(w)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_non_negative
+from advect._util.checks import check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.functionals.base import Functional
@@ -33,22 +33,22 @@ class Potential(Functional):
     """
 
     def __init__(self, v: PotentialFunction) -> None:
-        if not callable(v):
-            raise InputError(
-                "a potential must be callable",
-                type(v).__name__,
-                "Pass a function v(x, y) with a value for each sample.",
-            )
+        refuse_if(
+            not callable(v),
+            "a potential must be callable",
+            type(v).__name__,
+            "Pass a function v(x, y) with a value for each sample.",
+        )
         self.v = v
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         values = self.v(rho.x, rho.y)
-        if values.shape != (len(rho),):
-            raise InputError(
-                f"v(x, y) must return {len(rho)} values",
-                f"shape {tuple(values.shape)}",
-                "One for each sample: sum over axis 1.",
-            )
+        refuse_if(
+            values.shape != (len(rho),),
+            f"v(x, y) must return {len(rho)} values",
+            f"shape {tuple(values.shape)}",
+            "One for each sample: sum over axis 1.",
+        )
         return (rho.weights * values).sum()
 
 

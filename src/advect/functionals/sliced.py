@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count, check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import law_rows, require_classes, require_hard
 from advect.data.laws import class_shares
@@ -204,12 +204,12 @@ class _Slices:
         return controlled(scale * values, scale * control, scale * expected) / 2
 
     def _check(self, a: LabeledDataset, b: LabeledDataset) -> None:
-        if a.dim != b.dim:
-            raise InputError(
-                "both datasets must live in one feature space",
-                f"dimensions {a.dim} and {b.dim}",
-                "Use ad.harmonize first.",
-            )
+        refuse_if(
+            a.dim != b.dim,
+            "both datasets must live in one feature space",
+            f"dimensions {a.dim} and {b.dim}",
+            "Use ad.harmonize first.",
+        )
         who = "a sliced distance with labels"
         for data in (a, b) if self.label_weight else ():
             if data.law is None:

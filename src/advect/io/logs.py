@@ -14,20 +14,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from advect._util.atomic import sync_directory, write_atomically
+from advect._util.atomic import is_leftover, recover, sync_directory, write_atomically
 from advect.errors import DamageWarning
 from advect.io.formats.guard import check_plain, reading
 
 Record = dict[str, Any]
+_FIRST = {".lock", "env.json", "config.toml", "space.json", "frames", "frames.jsonl"}
 _LONGEST = 1 << 20  # bytes of a line
+
+
+def recover_run(directory: Path) -> None:
+    """Put back the run that a killed ``flow --overwrite`` was about to replace."""
+    recover(directory, _is_begun)
+
+
+def _is_begun(directory: Path) -> bool:
+    """Whether a directory has no more than a flow writes before its first checkpoint."""
+    names = {path.name for path in directory.iterdir() if not is_leftover(path.name)}
+    return names <= _FIRST and len([*directory.glob("frames/[0-9]*")]) < 2
 
 
 def append_line(path: Path, record: Record) -> None:
     """Append a record and flush it to the disk; a torn last line is cut off first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     check_plain(path)
-    new = not path.exists()
-    with open(path, "ab+") as file:
+    new, no_link = not path.exists(), getattr(os, "O_NOFOLLOW", 0)
+    with open(path, "ab+", opener=lambda name, mode: os.open(name, mode | no_link, 0o666)) as file:
         if size := file.seek(0, os.SEEK_END):
             file.seek(size - 1)
             if file.read(1) != b"\n":

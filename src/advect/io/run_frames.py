@@ -16,6 +16,7 @@ from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.io import formats as files
 from advect.io.formats.guard import damaged, read_text, reading
+from advect.io.logs import recover_run
 from advect.io.trajectory import Trajectory
 from advect.spaces import FeatureSpace
 
@@ -30,6 +31,7 @@ def open_frame(path: str, units: str | None = None) -> LabeledDataset:
     match = None if os.path.exists(os.path.expanduser(path)) else _FRAME.fullmatch(path)
     name, number = (path, -1) if match is None else (match["directory"], int(match["number"]))
     directory = files.as_path(name)
+    recover_run(directory)
     with reading(directory, "a run", ValueError, KeyError, TypeError):
         trajectory = Trajectory.open(directory)
         steps = trajectory.indices

@@ -16,6 +16,7 @@ from advect.data.store import (
     unpacking,
     write_tensors,
 )
+from advect.io.formats.guard import check_plain
 from advect.io.logs import Record, append_line, is_frame, keep_lines, read_lines
 
 
@@ -137,4 +138,8 @@ class Trajectory:
 
 
 def _path(directory: Path, index: int) -> Path:
-    return directory / "frames" / f"{index:06d}.safetensors"
+    """The file of a frame; an error if it or the folder of frames is a link."""
+    path = directory / "frames" / f"{index:06d}.safetensors"
+    refuse_if(path.parent.is_symlink(), "not a directory", path.parent, "Remove the link.")
+    check_plain(path)
+    return path

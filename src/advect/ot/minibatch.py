@@ -17,8 +17,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count
-from advect.errors import InputError
+from advect._util.checks import check_count, refuse_if
 from advect.ot.cost import Cost
 from advect.ot.plan import ScatteredPlan
 from advect.ot.sinkhorn import Sinkhorn
@@ -102,12 +101,12 @@ class MiniBatch(Solver):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "solver", check_solver(self.solver))
-        if self.solver.stochastic:
-            raise InputError(
-                "the solver of batches must use whole matrices",
-                repr(self.solver),
-                "Pass Sinkhorn or ExactOT.",
-            )
+        refuse_if(
+            self.solver.stochastic,
+            "the solver of batches must use whole matrices",
+            repr(self.solver),
+            "Pass Sinkhorn or ExactOT.",
+        )
         check_count("size", self.size)
         check_count("seed", self.seed, least=0)
         if self.batches is not None:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_non_negative, refuse_if
+from advect._util.checks import check_count, check_finite, check_non_negative, refuse_if
 from advect._util.result import Result
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.digest import digest
@@ -32,6 +32,7 @@ from advect.spaces import FeatureSpace
 from advect.spaces.images import layout
 from advect.transport.transport import check_dataset
 
+_MOST_LEVELS = 1 << 16
 _BLOCK_SIZE = 2_000_000  # entries of a block of projections
 
 
@@ -102,14 +103,23 @@ class Slices:
     n_levels: int
     label_weight: float
 
+    def __post_init__(self) -> None:
+        check_count("n_levels", self.n_levels)
+        check_non_negative("label_weight", self.label_weight)
+        (_, p), parts = self.theta.shape, 3 if self.label_weight else 1
+        fits = self.psi.shape == (p, parts, parts) and self.n_levels <= _MOST_LEVELS
+        fits = fits and self.theta.dtype == self.psi.dtype == torch.float64
+        got = f"shapes {self.theta.shape} and {self.psi.shape}, {self.n_levels} levels"
+        refuse_if(not fits, "directions and levels must fit", got, "Use fewer levels.")
+        check_finite("directions", self.theta)
+        check_finite("directions", self.psi)
+
     @classmethod
     def random(
         cls, dim: int, n_directions: int, n_levels: int, label_weight: float, seed: int
     ) -> Slices:
         """Uniformly distributed directions."""
         check_count("n_directions", n_directions)
-        check_count("n_levels", n_levels)
-        check_non_negative("label_weight", label_weight)
         generator = torch.Generator().manual_seed(check_count("seed", seed, least=0))
         widths = [min(dim, n_directions - first) for first in range(0, n_directions, dim)]
         theta = torch.cat([_orthonormal(1, dim, width, generator)[0] for width in widths], dim=1)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_kind, check_known, refuse_if
+from advect._util.checks import check_count, check_finite, check_kind, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, NoLabels
@@ -156,17 +156,26 @@ class DatasetIndex(Result):
         with unpacking(path):
             if facts["format"] != _FORMAT:
                 raise ValueError(f"format {facts['format']!r}")
-            index.keep = check_count("keep", facts["keep"])
+            index.space = FeatureSpace.from_dict(facts["space"])
+            index.keep, dim = (
+                check_count("keep", facts["keep"]),
+                math.prod(index.space.sample_shape),
+            )
             index._slices = Slices(tensors["theta"], tensors["psi"], **facts["slices"])
             index._entries = {}
             for number, entry in enumerate(facts["entries"]):
                 dataset = parts[str(number)]
-                vector = dataset.pop("vector").reshape(index._slices.size).numpy()
-                sizes = int(entry["n"]), int(entry["classes"])
-                embedding = DatasetEmbedding(vector, *sizes, index._slices.key)
+                vector = dataset.pop("vector")
+                check_finite("vector", vector)
+                sizes = check_count("n", entry["n"]), check_count("classes", entry["classes"], 0)
+                embedding = DatasetEmbedding(vector.numpy(), *sizes, index._slices.key)
                 sample = unpack_dataset(dataset, entry["sample"])
-                index._entries[str(entry["name"])] = embedding, sample
-        index.space = FeatureSpace.from_dict(facts["space"])
+                fits = vector.shape == (index._slices.size,) and vector.dtype == torch.float64
+                if not fits or sample.dim != dim or index._slices.theta.shape[0] != dim:
+                    raise ValueError(f"the sizes of dataset {number}")
+                index._entries[entry["name"]] = embedding, sample
+            if len(index._entries) != len(facts["entries"]) or {*map(type, index._entries)} - {str}:
+                raise ValueError("names")
         return index
 
     def add(self, name: str, data: LabeledDataset, *, overwrite: bool = False) -> None:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect._util.memory import MemoryLimit, ScaleWarning
 from advect._util.result import Result, Table
 from advect.cost import GroundCost, PairCost
@@ -350,10 +351,12 @@ class Distance(Result):
         Laws of single samples are joined by class (``LabeledDataset.class_laws``). Classes without samples
         have NaN. ``NoLabels`` does not compare classes and raises an error.
         """
-        if not self.cost.label_cost.costs:
-            raise InputError(
-                "class distances need a label cost", "NoLabels", "Use GroundCost(label=ad.Bures())."
-            )
+        refuse_if(
+            not self.cost.label_cost.costs,
+            "class distances need a label cost",
+            "NoLabels",
+            "Use GroundCost(label=ad.Bures()).",
+        )
         return class_distances(self.pairs[0])
 
     @cached_property

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_number
+from advect._util.checks import check_number, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -41,8 +41,12 @@ def check_level(level: float, freedom: float = math.inf) -> float:
     """How many standard deviations on either side have this confidence, for a variance that is itself
     estimated, with so many degrees of freedom.
     """
-    if not 0 < check_number("level", level) < 1:
-        raise InputError("level must be between 0 and 1", repr(level), "Take 0.95.")
+    refuse_if(
+        not 0 < check_number("level", level) < 1,
+        "level must be between 0 and 1",
+        repr(level),
+        "Take 0.95.",
+    )
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + float(level)) / 2))

@@ -14,23 +14,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Diagonal, Factored
 from advect.data.laws.gaussians import Gaussians
 from advect.data.laws.wasserstein import polar_factor
-from advect.errors import InputError
 
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: products below this are zero up to rounding
 
 
 def geodesic(a: Gaussians, b: Gaussians, t: float) -> Gaussians:
     """The laws at time t from a_i to b_i, row by row, along W₂ geodesics, in float64."""
-    if len(a) != len(b) or a.dim != b.dim:
-        raise InputError(
-            "a geodesic goes from each law to the one in its row",
-            f"{len(a)} and {len(b)} laws of dimensions {a.dim} and {b.dim}",
-            "Take matched laws with laws.take(rows).",
-        )
+    refuse_if(
+        len(a) != len(b) or a.dim != b.dim,
+        "a geodesic goes from each law to the one in its row",
+        f"{len(a)} and {len(b)} laws of dimensions {a.dim} and {b.dim}",
+        "Take matched laws with laws.take(rows).",
+    )
     means = (1 - t) * a.means.double() + t * b.means.double()
     if a.covariance.is_diagonal and b.covariance.is_diagonal:
         one, two = (laws.covariance.scales().double() for laws in (a, b))

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Factored
 from advect.data.laws.gaussians import Gaussians, squared_distances
-from advect.errors import InputError
 
 Pair = tuple[int, int]
 
@@ -61,12 +61,12 @@ def bures(a: Gaussians, b: Gaussians, *, rtol: float = 0.0) -> Tensor:
         >>> round(ad.bures(near, far).item(), 6)    # 25 + 2 (2 - 1)^2
         27.0
     """
-    if a.dim != b.dim:
-        raise InputError(
-            "laws must live in one feature space",
-            f"dimensions {a.dim} and {b.dim}",
-            "Bring both to one space with harmonize.",
-        )
+    refuse_if(
+        a.dim != b.dim,
+        "laws must live in one feature space",
+        f"dimensions {a.dim} and {b.dim}",
+        "Bring both to one space with harmonize.",
+    )
     distances = squared_gaps(a.means, b.means)
     if a.covariance.is_diagonal and b.covariance.is_diagonal:
         distances = distances + squared_gaps(a.covariance.scales(), b.covariance.scales())

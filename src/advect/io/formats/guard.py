@@ -58,9 +58,13 @@ def check_regular(path: Path) -> None:
 
 
 def check_plain(path: Path) -> None:
-    """Refuse a pipe, a device or a directory in the place of a file of a run."""
-    if path.exists() and not path.is_file():
-        raise InputError("not a file", path, "Remove it, or restore the file from a copy.")
+    """Refuse a link, a pipe, a device or a directory in the place of a file of a run."""
+    refuse_if(
+        path.is_symlink() or (path.exists() and not path.is_file()),
+        "not a file",
+        path,
+        "Remove it, or restore the file from a copy.",
+    )
 
 
 def read_text(path: Path) -> str:
