@@ -128,7 +128,7 @@ class Iteration:
             else:
                 self.start(f, g, last=last)
                 self._match_rows()
-                self._match_columns()
+                self.v = self.marginals.column_scaling(self._columns(), self.v)
             self.n_iter += 1
             if last:
                 return
@@ -153,7 +153,7 @@ class Iteration:
                 continue
             if self.error > _NEAR and self.error < 0.8 * previous:
                 # the best g for the current f, then the best f
-                self._match_columns()
+                self.v = self.marginals.column_scaling(self._columns(), self.v)
                 self._match_rows()
             elif not self._newton_step(residual, tol, max_iter):
                 self._widen()  # the kernel has underflowed for some group of points
@@ -182,10 +182,6 @@ class Iteration:
         if self.column is None:
             self.column = self.kernel.transposed(self.marginals.a * self.u)
         return self.column
-
-    def _match_columns(self) -> None:
-        """The best g for the current f."""
-        self.v = self.marginals.column_scaling(self._columns(), self.v)
 
     def _newton_step(self, residual: Tensor, tol: float, max_iter: int) -> bool:
         """A damped Newton step on g ↦ max_f dual(f, g); False if it does not ascend."""
