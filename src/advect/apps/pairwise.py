@@ -81,7 +81,9 @@ class Pairwise(Result):
             [name, *map(_with_error, self.values[i], self.standard_errors[i])]
             for i, name in enumerate(self.names)
         ]
-        caption = "± half of a 95 % interval over new samples of the same size of each class."
+        caption = (
+            "± is half the width of a 95 % interval, for new samples with the same class sizes."
+        )
         failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
         tables = [
             Table("Distances", ("", *self.names), rows, caption=caption),

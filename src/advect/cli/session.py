@@ -93,7 +93,7 @@ class Session:
             return
         path = path.expanduser()
         if suffixes and path.suffix.lower() not in suffixes:
-            raise InputError("the file needs another suffix", path, f"Use {', '.join(suffixes)}.")
+            raise InputError("the file has the wrong suffix", path, f"Use {', '.join(suffixes)}.")
         if path.resolve() in [other.resolve() for other in self.files.values()]:
             raise InputError("two results cannot go to one file", path, "Rename one of them.")
         check_free_file(path, self.output.overwrite)
