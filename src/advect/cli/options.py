@@ -69,7 +69,7 @@ Stop = Annotated[
 Map = Annotated[
     Table,
     _OBJECT,
-    Parameter(help="Map for new samples: entropic, nearest or neural."),
+    Parameter(help="Map for new samples: entropic, nearest, neural or flow-matching."),
 ]
 TABLES = {  # the key that --option VALUE sets
     "--solver": "name",
@@ -110,7 +110,7 @@ class Reading:
     """Options for reading datasets.
 
     Args:
-        max_samples: Draw at most this many samples of each dataset. By default, a command takes about a minute.
+        max_samples: Draw at most this many samples of each dataset. The default allows about a minute of work.
         balanced: Draw the same number of samples from each class.
         equal_mass: Give every class the same total weight.
         seed: Seed for sampling and noise. Change it to see the variation between runs.
