@@ -97,7 +97,7 @@ def suggest(
 ) -> Suggestion:
     """Show the settings that ``ad.flow(source, target)`` chooses, with their reasons, without running it.
 
-    Arguments that are given are not chosen. The choices are made for flows whose end is used by class.
+    Arguments that are given are not chosen. They suit flows whose final samples are used with their classes.
     For the definition of the paper, pass ``ad.OTDD(target)`` to ``ad.flow``.
 
     Args:
