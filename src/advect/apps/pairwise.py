@@ -296,7 +296,7 @@ def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
             )
     refuse_if(
         not len(datasets) == len(sets) > 1,
-        "pairs need two or more datasets with names",
+        "pairwise needs two or more datasets with different names",
         f"{len(sets)}",
         "Add some, or rename them.",
     )
