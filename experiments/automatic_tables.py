@@ -12,8 +12,8 @@ from tables import Experiment, markdown
 from advect._util import defaults
 
 _USED_BY = (
-    "ad.flow, ad.iterate, ad.OTDD, ad.otdd; advect flow, advect distance",
-    "ad.apps.repurpose, ad.DatasetTransport",
+    "ad.flow with a functional, ad.iterate, ad.OTDD, ad.otdd; advect flow -f, advect distance",
+    "ad.flow(source, target), ad.DatasetTransport, ad.apps.repurpose; advect flow A B",
     "ad.apps.transfer; advect transfer",
 )
 _REASONS = {  # for each number that differs from the situation before it
@@ -94,7 +94,7 @@ def defaults_table() -> str:
         [f"`{name}`", *(f"{getattr(held, name):g}" for held in kinds.values())] for name in shown
     ]
     rows.append(["used by", *_USED_BY])
-    return markdown(["", "to look at", "to use", "to a few samples"], rows)
+    return markdown(["", "explicit flows", "automatic flows", "flows to few samples"], rows)
 
 
 def defaults_reasons() -> str:

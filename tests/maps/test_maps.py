@@ -320,7 +320,7 @@ class TestForms:
             (lambda: make().save("map.safetensors"), "fitted first"),
             (lambda: make().fit(data), "fit\\(start, end\\)"),
             (lambda: make().fit(data, data.subset(slice(5))), "same particles"),
-            (lambda: make().fit(result, data), "both"),
+            (lambda: make().fit(result, data), "takes no end"),
             (lambda: fitted.transform(draw(3, 5)), "shape"),
             (lambda: fitted.transform([[0.0, float("nan")]]), "NaN"),
             (lambda: fitted.transform(np.zeros((0, 2))), "at least one sample"),

@@ -101,7 +101,7 @@ def test_what_the_reference_has_and_the_data_has_not_is_missing():
     found = audit(data, reference)
     rows = np.flatnonzero(reference.y.numpy() == 1)
     assert np.isinf(found.gap[rows]).all() and set(rows) <= set(found.missing)
-    assert "without samples in the data: 1" in " ".join(found.notes)
+    assert "missing from the data: 1" in " ".join(found.notes)
     # a mode of a class that is there
     rng = np.random.default_rng(0)
     two = np.concatenate([rng.normal(size=(40, 2)), rng.normal(size=(40, 2)) + 20])

@@ -27,11 +27,11 @@ def test_what_is_left_is_told_by_class():
     assert left.values[:, 1].sum() == pytest.approx(1 - found.mass_left)
     assert found.left_in_target.values[:, 1].sum() == pytest.approx(1 - found.mass_left)
     assert found.class_coupling.values.sum() == pytest.approx(1 - found.mass_left)
-    assert found.notes[0].what.startswith(f"{found.mass_left:.0%} of the mass is left behind")
+    assert found.notes[0].what.startswith(f"{found.mass_left:.0%} of the mass is not transported")
     near = ad.otdd(source, target, cost=blind, solver=ad.Sinkhorn(0.2, reach=0.01))
-    assert "most of it: raise reach" in near.notes[0].remedy
+    assert near.notes[0].remedy == "Raise reach."
     whole = ad.otdd(source, target, cost=blind)
-    assert whole.mass_left == 0 and "left behind" not in str(whole.notes)
+    assert whole.mass_left == 0 and "not transported" not in str(whole.notes)
 
 
 def test_class_shares_need_not_be_met():
@@ -55,4 +55,4 @@ def test_flows_leave_what_is_out_of_reach(dynamics):
     moved = (result.dataset.x - source.x).norm(dim=1)
     assert float(moved[:30].mean()) > 1e-2 and float(moved[30:].mean()) < 3
     assert 0.2 < float(result.state["mass_left"]) < 0.6
-    assert any("left behind" in note.what for note in result.notes)
+    assert any("not transported" in note.what for note in result.notes)

@@ -31,14 +31,16 @@ class Table:
     caption: str = ""  # below the table on pages
 
     def lines(self) -> list[str]:
-        """The table as aligned text."""
+        """The table as aligned text, numbers on the right."""
         shown = self.rows[:_MAX_TEXT_ROWS]
         cells = [list(map(show, self.columns)), *([show(cell) for cell in row] for row in shown)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         lines = [self.title] if self.title else []
-        for first, *rest in cells:
-            numbers = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-            lines.append("  ".join([first.ljust(widths[0]), *numbers]).rstrip())
+        texts = [all(isinstance(row[i], str) for row in shown) for i in range(len(widths))]
+        formats = [
+            f"{'<' if t else '>'}{w}" for t, w in zip([True, *texts[1:]], widths, strict=True)
+        ]
+        lines += ["  ".join(map(format, row, formats)).rstrip() for row in cells]
         more = len(self.rows) - len(shown)
         return [*lines, f"… {more} more rows"] if more else lines
 
@@ -91,7 +93,7 @@ class Result:
         return import_module("advect.report").write_page(self, path, title=title)
 
     def __str__(self) -> str:
-        summary = {name: show(value) for name, value in self._summary().items()}
+        summary = {name: show(value) or "none" for name, value in self._summary().items()}
         width = max(map(len, summary), default=0)
         blocks = [[f"{name:<{width}}  {value}" for name, value in summary.items()]]
         blocks += [table.lines() for table in self._tables()]

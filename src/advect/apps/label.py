@@ -212,15 +212,15 @@ def _notes(
 ) -> tuple[str, ...]:
     if calibration.accuracy is None or calibration.interval is None:
         return (
-            "Each class has one label, so none can be held out: the accuracy is unknown, and "
-            "probabilities use a temperature of other data. Label two samples of each class.",
+            "Each class has only one label, so no label can be held out. The accuracy is unknown, and "
+            "probabilities are not calibrated on this data. Label two samples of each class.",
         )
     low, high = calibration.interval
-    rough = ", a rough estimate" if calibration.n_held_out < _FEW else ""
+    rough = " (a rough estimate)" if calibration.n_held_out < _FEW else ""
     notes = [
         f"{calibration.accuracy:.0%} of {calibration.n_held_out} held-out labels were predicted "
-        f"correctly: expect {low:.0%} to {high:.0%} of the new labels to be correct, if samples with "
-        f"known labels are typical{rough}."
+        f"correctly. If samples with known labels are typical, {low:.0%} to {high:.0%} of the new "
+        f"labels are correct{rough}."
     ]
     counts = one_hot(known.codes, known.k).sum(axis=0)
     single = [name for name, count in zip(classes, counts, strict=True) if count == 1]

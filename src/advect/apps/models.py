@@ -32,10 +32,10 @@ from advect.errors import AdvectError, InputError
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
 _MIN_AGREEMENT = 0.6  # κ above which a model is considered to recognize the data
 _ADVICE = {
-    CLUSTERS: "Clusters of the samples are used as classes: the model does not recognize the data. Without "
-    "labels, the match between clusters and classes of the model cannot be checked",
-    FEATURE_CLUSTERS: "Clusters of the model's features are used as classes: the model recognizes the data",
-    ANSWERS: "Do not flow: ask the model directly, which recognizes the data",
+    CLUSTERS: "The model does not recognize the data, so clusters of the samples are used as classes. Without "
+    "labels, their matching to the classes of the model cannot be checked",
+    FEATURE_CLUSTERS: "The model recognizes the data, so clusters of its features are used as classes",
+    ANSWERS: "Do not flow: the model recognizes the data. Use its predictions",
 }
 
 

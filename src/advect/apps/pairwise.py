@@ -84,7 +84,7 @@ class Pairwise(Result):
             [name, *map(_with_error, self.values[i], self.standard_errors[i])]
             for i, name in enumerate(self.names)
         ]
-        caption = "± 1.96 standard errors over new samples of the same size of each class."
+        caption = "± 1.96 standard errors, for new samples with the same class sizes."
         failed = [[" and ".join(pair), why] for pair, why in self.errors.items()]
         tables = [
             Table("Distances", ("", *self.names), rows, caption=caption),
@@ -322,7 +322,7 @@ def _read_all(datasets: Any) -> dict[str, LabeledDataset]:
             )
     refuse_if(
         not len(datasets) == len(sets) > 1,
-        "pairs need two or more datasets with names",
+        "pairwise needs two or more datasets with different names",
         f"{len(sets)}",
         "Add some, or rename them.",
     )

@@ -50,7 +50,7 @@ FLOW, NO_FLOW, POSTERIOR = "flow", "no flow", "posterior"
 _METHODS = (NO_FLOW, POSTERIOR, FLOW)  # the simplest first: of equally good ones it is recommended
 _ADVICE = {
     FLOW: "Flow, then apply the model",
-    NO_FLOW: "Do not flow: ask the model directly, through the class matching",
+    NO_FLOW: "Do not flow: use the predictions of the model with the class matching",
     POSTERIOR: "Do not flow: use the posterior of the map, without the model",
 }
 _HELD_OUT = 5  # every fifth labeled sample is held out for the comparison
@@ -335,8 +335,8 @@ def _predictions(matching: ClassMatching, answers: np.ndarray) -> list[Hashable]
     predictions = matching.predict(answers, unknown=None)
     if unknown := predictions.count(None):
         warnings.warn(
-            f"the prediction is None for {unknown} of {len(predictions)} samples: the model answered "
-            "with a class that has no samples in the reference; add some",
+            f"the prediction is None for {unknown} of {len(predictions)} samples: the model predicted a "
+            "class without samples in the reference. Add samples of this class.",
             stacklevel=3,
         )
     return predictions

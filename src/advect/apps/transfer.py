@@ -262,7 +262,7 @@ def choose(task: Task, methods: Sequence[str]) -> Choice:
     elif uses_source and task.same_names and _recognizes(task):
         first, why_first = uses_source[0], "; the source has the target's classes by name"
     if n_shots == 1:
-        reason = f"{first}: with one sample of a class none can be held out{why_first}"
+        reason = f"{first}: no sample can be held out of a class with one sample{why_first}"
         return Choice(first, {}, 0, reason)
     best = _best(_on_folds(task, [first, *(method for method in methods if method != first)]))
     return replace(best, reason=best.reason + why_first) if best.method == first else best

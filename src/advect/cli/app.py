@@ -91,11 +91,11 @@ def build_app() -> App:
     """
     app = App(
         name="advect",
-        help="Move labeled datasets along gradient flows in probability space.\n\n"
+        help="Measure how far apart labeled datasets are, and move them along gradient flows.\n\n"
         "Datasets are references: a name (digits, mnist), a file (data.npz, "
         "csv:pets.csv?label=kind), toy:gaussians?n=500, or a frame of a run (run:directory@-1).",
         help_format="plaintext",
-        help_epilogue="advect COMMAND --help shows the options of a command, --help-all also the rarely used ones.",
+        help_epilogue="advect COMMAND --help lists the options of a command; --help-all adds the rarely used ones.",
         version=advect.__version__,
         config=_from_file,
         suppress_keyboard_interrupt=False,
@@ -113,7 +113,7 @@ def build_app() -> App:
             parts = _parts(run)
             texts = {
                 "help": parts["text"],
-                "help_epilogue": f"Example:\n  {parts['example']}\n\n--help-all also shows rarely used "
+                "help_epilogue": f"Example:\n  {parts['example']}\n\n--help-all adds rarely used "
                 "options and the parameters of methods.",
             }
             parent.command(run, name=name, **texts, **listed)

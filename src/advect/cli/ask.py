@@ -47,8 +47,8 @@ def drift(
     Labels of the window may be missing. The exit code is 4 if drift is found.
 
     Args:
-        reference: The data to compare with.
-        window: New samples.
+        reference: The reference data.
+        window: The new data.
         n_permutations: Number of permutations of each test.
 
     Example:
@@ -65,7 +65,7 @@ def drift(
             seed=run.seed,
             progress=running.progress,
         )
-        running.finish(result, title=f"{window} and {reference}")
+        running.finish(result, title=f"{window} against {reference}")
         if result.drifted:
             raise Exit(DRIFTED)
 
@@ -89,10 +89,10 @@ def compare(
         synthetic: The generated samples.
         real: Real samples to compare with.
         held_out: Real samples that the generator did not see.
-        repeats: Number of repeated draws and of splits of the real data.
+        repeats: Number of random draws, and of random splits of the real data.
 
     Example:
-        advect compare 'digits?n=600' 'digits?n=600&seed=1' --repeats 10 --report compare.html
+        advect compare 'digits?n=600' 'digits?n=600&seed=1' --report compare.html
     """
     with session(run) as running:
         running.file("out", out, ".csv")
@@ -107,7 +107,7 @@ def compare(
             progress=running.progress,
         )
         running.write("out", lambda path: write_table(path, result))
-        running.finish(result, title=f"{synthetic} and {real}")
+        running.finish(result, title=f"{synthetic} against {real}")
 
 
 def audit(
@@ -123,9 +123,10 @@ def audit(
     ] = None,
     run: Ask = ASK,
 ) -> None:
-    """Find samples of a dataset that are mislabeled, atypical, duplicated or missing.
+    """Find mislabeled samples, outliers and duplicates in a dataset.
 
-    Each sample is compared with the others, or with those of a reference.
+    Each sample is compared with the others, or with a reference. With a reference, samples
+    that are missing from the dataset are listed too.
 
     Args:
         data: A labeled dataset.

@@ -82,11 +82,16 @@ def report(
     run: Path,
     *,
     out: Annotated[
-        Path | None, Parameter(alias="-o", group=OUTPUT, help="By default, report.html in the run.")
+        Path | None,
+        Parameter(
+            alias="-o",
+            group=OUTPUT,
+            help="Path of the page. The default is report.html in the run.",
+        ),
     ] = None,
     write: Write = WRITE,
 ) -> None:
-    """Write the HTML page of a run from its files, without the target.
+    """Write the HTML page of a run. The datasets are not needed.
 
     Args:
         run: The directory of the run.

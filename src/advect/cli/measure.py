@@ -158,7 +158,7 @@ def matrix(
     Example:
         advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances
     """
-    what = "pairs need two or more datasets"
+    what = "a matrix needs two or more datasets"
     refuse_if(len(references) < 2, what, f"{len(references)} dataset", "Add references.")
     with session(run) as running:
         directory = None if out is None else out.expanduser()
@@ -207,7 +207,7 @@ def _in_one_space(
     refuse_if(
         {"project", "columns"} & space.keys()
         or space.get("scale", "none") not in ("none", "each", "unit"),
-        "several datasets cannot share a space that is fitted to two",
+        "this option needs exactly two datasets",
         "space.scale, space.project or space.columns",
         "Convert them first with advect data convert, or use space.size and space.channels.",
     )

@@ -69,7 +69,7 @@ Stop = Annotated[
 Map = Annotated[
     Table,
     _OBJECT,
-    Parameter(help="Map for new samples: entropic, nearest or neural."),
+    Parameter(help="Map for new samples: entropic, nearest, neural or flow-matching."),
 ]
 TABLES = {  # the key that --option VALUE sets
     "--solver": "name",
@@ -90,8 +90,8 @@ MemoryLimit = Annotated[
 Embedding = Annotated[
     str,
     Parameter(
-        help="Where distances are measured: auto, features, gradients (of images), standardized "
-        "(columns) or a number of principal components."
+        help="Features in which samples are compared: auto, features, gradients (of images), "
+        "standardized (columns) or a number of principal components."
     ),
 ]
 Out = Annotated[Path, Parameter(alias="-o", group=OUTPUT, help="Where to write the result.")]
@@ -101,7 +101,7 @@ Page = Annotated[
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write report.html.")]
 Units = Annotated[
     Literal["source", "target", "common"],
-    Parameter(help="Units of the samples that are written; common is the space of the flow."),
+    Parameter(help="Units of the output; common is the feature space of the flow."),
 ]
 
 
@@ -110,8 +110,8 @@ class Reading:
     """Options for reading datasets.
 
     Args:
-        max_samples: Draw at most this many samples of each dataset. The default is what takes about a minute.
-        balanced: Draw equally many samples of each class.
+        max_samples: Draw at most this many samples of each dataset. The default allows about a minute of work.
+        balanced: Draw the same number of samples from each class.
         equal_mass: Give every class the same total weight.
         seed: Seed for sampling and noise. Change it to see the variation between runs.
         device: Device to compute on, such as cpu, cuda or mps.

@@ -93,7 +93,7 @@ class Session:
         path = path.expanduser()
         refuse_if(
             suffixes and path.suffix.lower() not in suffixes,
-            "the file needs another suffix",
+            "the file has the wrong suffix",
             path,
             f"Use {', '.join(suffixes)}.",
         )

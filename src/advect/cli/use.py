@@ -56,7 +56,7 @@ def fit(
         check_space(directory, "Or run the flow again.")
         frames = Trajectory.open(directory)
         steps, remedy = frames.indices, "Resume the flow."
-        what = "a map needs the first and a later frame"
+        what = "a map needs the first frame and a later one"
         refuse_if(len(frames) < 2 or steps[0] != 0, what, f"steps {steps}", remedy)
         carrier = registry.make("map", {"name": "entropic", **(map or {})}, seed=0)
         if "progress" in vars(carrier):
@@ -131,8 +131,8 @@ def transfer(
 ) -> None:
     """Make a training set for a task with few labels from a large dataset.
 
-    The directory has recommended.npz, chosen by cross-validation, and final.npz and path.npz of a
-    flow, in the units and with the labels of the task.
+    Cross-validation chooses recommended.npz. A flow gives final.npz and path.npz. All samples have
+    the units and the labels of the task.
 
     Args:
         source: Many labeled samples of another task.
@@ -140,7 +140,7 @@ def transfer(
         methods: Methods among which cross-validation chooses.
         flow: Also write the result of the flow.
         n_steps: Number of steps of the flow.
-        step_size: Flow time of a step.
+        step_size: Step size of the flow.
         label_weight: Weight of labels in the cost of the flow.
 
     Example:
@@ -195,18 +195,18 @@ def label(
 ) -> None:
     """Label a pool of samples from a few labeled ones, with a confidence for each label.
 
-    The result is a table, .csv, with one row for each sample.
+    The output is a CSV file with one row for each sample.
 
     Args:
         pool: Samples, some of which may have labels.
         few: Labeled samples. The default is the labeled part of the pool.
-        method: How labels spread. auto chooses a method on held-out labels.
+        method: Labeling method. auto chooses the best one on held-out labels.
         confidence: Leave out labels below this confidence.
         soft: Keep class probabilities in the labeled samples.
         relabel: Ignore the labels of the pool.
 
     Example:
-        advect label 'digits?n=1000' 'digits?n=50&balanced=true&seed=1' --relabel -o labels.csv
+        advect label 'digits?n=1000' 'digits?n=60&seed=1' --relabel -o labels.csv
     """
     with session(run) as running:
         running.file("out", out, ".csv")

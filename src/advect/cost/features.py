@@ -102,7 +102,7 @@ class FeatureCost(ABC):
             x.shape[1] != y.shape[1],
             "an embedding must map both datasets to one space",
             f"dimensions {x.shape[1]} and {y.shape[1]}",
-            "Check it.",
+            "Check the shape that it returns.",
         )
         return PointPair(x, y, (source.weights, target.weights))
 

@@ -97,7 +97,7 @@ def suggest(
 ) -> Suggestion:
     """Show the settings that ``ad.flow(source, target)`` chooses, with their reasons, without running it.
 
-    Arguments that are given are not chosen. The choices are made for flows whose end is used by class.
+    Arguments that are given are not chosen. They suit flows whose final samples are used with their classes.
     For the definition of the paper, pass ``ad.OTDD(target)`` to ``ad.flow``.
 
     Args:
@@ -138,7 +138,7 @@ def suggest(
 
     # Each choice may depend on those before it: the solver on the cost, the steps on the integrator.
     cost = GroundCost(label=choose("cost.label", label, suggest_label(first, last, dynamics)))
-    weighed = (USE.label_weight, f"{USE.label_weight:g}", "keeps classes together on the way")
+    weighed = (USE.label_weight, f"{USE.label_weight:g}", "keeps classes together during the flow")
     if not cost.has_labels:
         weighed = (1.0, "1", "classes are not compared")
     cost = replace(cost, label_weight=choose("cost.label_weight", label_weight, weighed))
@@ -147,8 +147,16 @@ def suggest(
         source, target = source.balanced(), target.balanced()
     solver = choose("solver", solver, suggest_solver(first, last, memory_limit))
     base = USE if integrator is None else defaults.LOOK
-    count = (base.n_steps, f"{base.n_steps}", f"enough for steps of {base.step_size:g}")
-    euler = (Euler(USE.step_size), f"Euler, step_size {USE.step_size:g}", "only the end is used")
+    count = (
+        base.n_steps,
+        f"{base.n_steps}",
+        f"enough to converge with steps of {base.step_size:g}",
+    )
+    euler = (
+        Euler(USE.step_size),
+        f"Euler, step_size {USE.step_size:g}",
+        "large, for the final state only",
+    )
     return Suggestion(
         source,
         target,
@@ -170,9 +178,15 @@ def suggest_label(
         sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
         if len(sizes) == 1:
             return TargetValues(), "TargetValues", "labels are numbers"
-        return NoLabels(), "NoLabels", "targets of both sides differ; only features are compared"
+        return (
+            NoLabels(),
+            "NoLabels",
+            "the targets have different dimensions; only features are compared",
+        )
     if not all(bool(data.labeled.all()) and has_classes(data) for data in sides):
-        why = "labels are missing, so classes may mix; ad.pseudo_labels makes classes of clusters"
+        why = (
+            "labels are missing, so classes may mix; ad.pseudo_labels creates classes by clustering"
+        )
         return NoLabels(), "NoLabels", why
     label, shown, reason = _by_distribution(source, target)
     single_laws = any(data.law_index is not None for data in sides)
@@ -192,7 +206,7 @@ def _by_distribution(source: LabeledDataset, target: LabeledDataset) -> tuple[La
     if pairs * min(dim, max(counts)) ** 3 > _MAX_LAW_WORK:
         why = f"full covariances of {pairs} pairs of classes in {dim} dimensions take too long"
         return Bures(diagonal=True), "Bures, diagonal", why
-    why = f"full covariances of {len(counts)} classes, {median} samples in the median"
+    why = f"full covariances of {len(counts)} classes with a median of {median} samples"
     return Bures(), "Bures", why
 
 
@@ -206,7 +220,7 @@ def suggest_mass(
     if max(max(side) - min(side) for side in masses) <= _MAX_IMBALANCE:
         return False, "no", "class proportions are equal"
     low, high = min(map(min, masses)), max(map(max, masses))
-    why = f"class proportions go from {low:.1%} to {high:.1%}; excess mass would change its class"
+    why = f"class proportions range from {low:.1%} to {high:.1%}; excess mass would change class"
     return True, "yes", why
 
 
@@ -226,7 +240,7 @@ def suggest_solver(
     # About both means: a shift between the datasets says nothing about their shapes.
     mean = float(squared_distances(x - x.mean(dim=0), y - y.mean(dim=0)).mean()) / 2
     epsilon: float | Relative = float(f"{USE.epsilon * mean:.3g}")
-    share = f"{USE.epsilon:.0%} of the mean feature cost about both means, {mean:.3g}"
+    share = f"{USE.epsilon:.0%} of the mean cost of centered features, {mean:.3g}"
     if not epsilon:
         epsilon, share = Relative(defaults.LOOK.epsilon), "features do not vary"
     need, room = 6 * n * m * source.x.element_size(), as_bytes(memory_limit)

@@ -297,7 +297,7 @@ class JointVariableLabels(_Joint):
 
 
 def _laws(rho: LabeledDataset) -> Gaussians:
-    assert rho.law is not None, "joint dynamics start with laws"
+    assert rho.law is not None, "joint dynamics need label laws"
     return rho.law
 
 
@@ -397,5 +397,5 @@ class JointTargets(_Features):
 
 
 def _unit(rho: LabeledDataset) -> Tensor:
-    assert rho.target_unit is not None, "a flow of targets starts with their unit"
+    assert rho.target_unit is not None, "a flow of targets needs their unit"
     return rho.target_unit

@@ -209,7 +209,7 @@ def _follow(
         return "interrupted", f"interrupted after step {last.index}", last
     except StalledError as error:
         assert last is not None
-        advice = "If this is not its minimum, try a smaller step_size, a smaller tol of the solver, or float64."
+        advice = "If this is not the minimum, try a smaller step_size, a smaller tol of the solver, or float64."
         return "stalled", f"stopped at step {last.index}: {error}. {advice}", last
     except NonFiniteError as error:
         if last is None:
@@ -218,7 +218,7 @@ def _follow(
                 "Check the data and the functional.",
             )
             raise InputError(what, f"stopped at step 0: {error}", remedy) from error
-        advice = "The state of the step before is kept; try a smaller step_size."
+        advice = "The previous state is kept. Try a smaller step_size."
         return "diverged", f"stopped at step {last.index + 1}: {error}. {advice}", last
 
 

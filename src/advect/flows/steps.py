@@ -126,7 +126,9 @@ class Backtracking:
         size = math.fsum(map(abs, current.terms.values()))
         tolerance = rounding(current.dataset.x.dtype, largest, size)
         scale = state.control["scale"]
-        failure: ArithmeticError = StalledError(f"the step size is below {_SMALLEST:g} of its size")
+        failure: ArithmeticError = StalledError(
+            f"the step size fell below {_SMALLEST:g} times the given one"
+        )
         while scale >= _SMALLEST:
             try:
                 # Warnings of a trial are issued only if the flow takes it.
@@ -151,7 +153,7 @@ class Backtracking:
                         scale = min(1.0, scale * _GROW)
                     return FlowState(trial, trial_state, {"scale": scale, **made})
                 change = f"the value goes from {current.value:.9g} to {trial.value:.9g}"
-                failure = StalledError(f"with a step as small as {scale:.0e} of its size {change}")
+                failure = StalledError(f"with {scale:.0e} times the given step size, {change}")
                 del trial  # frees the memory for the next one
             scale *= _SHRINK
             if not integrator.descends:

@@ -71,7 +71,7 @@ def in_units(
     if frame.law is not None and not kinds:
         back = back.replace(law=frame.to(dtype=back.x.dtype).law, law_index=frame.law_index)
     elif frame.law is not None:
-        _warn(f"the label laws of {where} are in the space of the flow and are left out")
+        _warn(f"the label laws of {where} are in the space of the flow, so they are not read")
     if kinds == ("pixels",):
         low, high = frame.x.aminmax()
         back = back.replace(x=back.x.clamp(low.to(back.x.dtype), high.to(back.x.dtype)))
@@ -81,7 +81,7 @@ def in_units(
         back = back.replace(x=back.x[:, rest], sample_shape=(len(rest),), columns=names)
         few = ", ".join(sorted(dropped)[:8])
         _warn(
-            f"columns that exist only in the {units} were not in the flow and are left out: {few}"
+            f"columns that exist only in the {units} were not part of the flow and are dropped: {few}"
         )
     if "project" in kinds:
         _warn(f"samples of {where} in the units of the {units} are approximations")

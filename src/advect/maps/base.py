@@ -233,7 +233,7 @@ def _as_pairs(start: Any, end: Any) -> tuple[LabeledDataset, LabeledDataset]:
     """First and last states as datasets of one dtype, without rows of no mass, which do not move."""
     remedy = "Call fit(result), or fit(start, end)."
     if isinstance(start, FlowResult):
-        refuse_if(end is not None, "the result of a flow has both states", "an end as well", remedy)
+        refuse_if(end is not None, "fit(result) takes no end", "one", remedy)
         start, end = start.source, start.dataset
     refuse_if(
         end is None,

@@ -76,9 +76,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         """
         if not isinstance(start, PairSampler):
             return super().fit(start, end)
-        refuse_if(
-            end is not None, "a sampler has both datasets", "an end as well", "Call fit(pairs)."
-        )
+        refuse_if(end is not None, "fit(pairs) takes no end", "one", "Call fit(pairs).")
         source, present = start.source, start.drawn_classes
         self.sample_shape_ = None
         self.classes_, self.columns_ = (), source.columns

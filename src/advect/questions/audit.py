@@ -372,7 +372,7 @@ def _sides(
     scale, reason = (
         choose_scale([joined.x], joined.sample_shape)
         if is_auto
-        else ("none", "as the embedding gives them")
+        else ("none", "an embedding was given")
     )
     if scale == "pooled":
         rows = _scaled_columns(rows)

@@ -165,8 +165,8 @@ def audit_notes(
     notes, present = [], class_names(data)
     if reference is None:
         notes.append(
-            "Samples were compared with one another, so many similar errors confirm each other. "
-            "A trusted reference, even a small one, avoids this."
+            "Samples were compared with one another, so frequent errors of one kind may not be found. "
+            "Pass a trusted reference, even a small one, to find them."
         )
         single = [name for name in present if data.counts[name] == 1]
         names = {"Classes with one sample were not checked": single}
@@ -175,7 +175,7 @@ def audit_notes(
         new, gone = set(present) - set(trusted), set(trusted) - set(present)
         names = {
             "Classes that are not in the reference were not checked": sorted(new, key=str),
-            "Classes of the reference without samples in the data": sorted(gone, key=str),
+            "Classes of the reference that are missing from the data": sorted(gone, key=str),
         }
     notes += [f"{text}: {listed(which)}." for text, which in names.items() if which]
     if unlabeled := int((~data.labeled).sum()):

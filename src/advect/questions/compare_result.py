@@ -194,7 +194,7 @@ class Compared(Result):
             cells = [column._cell(column.classes.get(name)) for column in columns]
             rows.append([str(name), *self.counts[name], *cells])
         heads = ("class", "synthetic", "real", *self.columns)
-        return [Table("Value (floor), * beyond the floor", heads, rows)]
+        return [Table("Value (noise floor), * beyond the noise floor", heads, rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,15 +277,17 @@ def compare_notes(
     if not (smaller > 0).any():
         classes = {}
         notes.append(
-            "No class name occurs on both sides; only the joint distance and the copies are "
-            "meaningful. Rename the classes of one side (see class_matching of ad.otdd)."
+            "No class name occurs on both sides, so only the joint distance and the copies are "
+            "meaningful. Rename the classes of one side; class_matching of ad.otdd shows which."
         )
     classes[f"Classes with fewer than {_FEW} samples on a side"] = (smaller < _FEW) & (smaller > 0)
     for text, mask in classes.items():
         if mask.any():
             notes.append(f"{text}: {listed(list(itertools.compress(names, mask)))}.")
     if has_copies:
-        notes.append("Held-out real samples have exact copies; memorised counts exact copies only.")
+        notes.append(
+            "Some held-out samples are exact copies of real ones, so memorised counts exact copies only."
+        )
     if unsolved:
-        notes.append(f"The transport problems of {unsolved} draws did not converge.")
+        notes.append(f"The transport solver did not converge in {unsolved} draws.")
     return tuple(notes)

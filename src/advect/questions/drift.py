@@ -22,10 +22,10 @@ from advect.spaces.fitting import choose_scale
 from advect.transport.transport import check_dataset
 
 QUESTIONS = {
-    "features": "the distribution of the features",
-    "shares": "the class proportions",
-    "labels": "the labels given the features",
-    "classes": "the features within a class",
+    "features": "P(x) unchanged",
+    "shares": "P(y) unchanged",
+    "labels": "P(y|x) unchanged",
+    "classes": "P(x|y) unchanged",
 }
 
 
@@ -101,7 +101,7 @@ def drift(
     labeled_rows = rows if (codes >= 0).all() else labeled_rows
     has_labels = len(np.unique(is_window[labeled_rows])) == 2
     data, rng = joined_features(reference, window), np.random.default_rng(seed)
-    scale, reason = "none", "as the embedding gives them"
+    scale, reason = "none", "an embedding was given"
     if embedding == "auto":
         scale, reason = choose_scale([data.x], data.sample_shape)
         embedding = "standardized" if scale == "pooled" else "auto"
@@ -173,14 +173,14 @@ def _notes(sides: Mapping[str, LabeledDataset], level: float, most: int) -> tupl
         uneven = float(side.weights.max() - side.weights.min()) > 1e-12
         conditions = {
             f"{labeled}; the others were used in the test of the features only. Tests with labels "
-            "are biased if the labeled samples are not a random subset.": not side.labeled.all(),
+            "are biased unless the labeled samples are a random subset.": not side.labeled.all(),
             f"{most} of {len(side)} samples of the {name} were drawn at random.": len(side) > most,
             f"The weights of the {name} were not used.": uneven,
         }
         notes += [text for text, holds in conditions.items() if holds]
     n, m = map(len, sides.values())
     if perm.n_assignments(n + m, m) < len(QUESTIONS) / level:
-        notes.append("There are too few samples to find any drift at this level.")
+        notes.append("There are too few samples to detect any drift at this level.")
     return tuple(notes)
 
 
@@ -266,7 +266,7 @@ class Drift(Result):
 
     def _tables(self) -> list[Table]:
         tests = [[*vars(test).values(), QUESTIONS[test.name]] for test in self.tests]
-        heads = [*(column.name for column in fields(DriftTest)), "null hypothesis: no change of"]
+        heads = [*(column.name for column in fields(DriftTest)), "null hypothesis"]
         columns = [column.name for column in fields(ClassDrift)]
         rows = [list(vars(row).values()) for row in self.classes]
         return [Table("tests", heads, tests), *([Table("classes", columns, rows)] if rows else [])]

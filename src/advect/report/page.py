@@ -72,7 +72,11 @@ def write_page(result: Result, path: str | Path, *, title: str | None = None) ->
         title=title or result.title,
         kind=result.title if title else "advect",
         style=_part("style.css") + _palette(),
-        tiles=[(name, show(value)) for name, value in result._summary().items()],
+        tiles=[
+            (name, show(value) or "none")
+            for name, value in result._summary().items()
+            if name not in result.settings
+        ],
         notes=[str(note) for note in result.notes],
         tables=result._tables(),
         figures=figures,

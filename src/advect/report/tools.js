@@ -38,9 +38,9 @@ function ticks(low, high, most) {
 }
 // The same on a scale of logarithms: whole powers, or also 2 and 5 times these where they are few.
 function powers(low, high, most) {
-  const every = Math.max(1, Math.ceil((high - low) / most)), found = [];
+  const every = Math.max(1, Math.round((high - low) / most)), found = [];
   for (let power = Math.ceil(low); power <= high; power++) if (power % every === 0) found.push(10 ** power);
-  if (found.length > 2) return found;
+  if (found.length > 2 || every > 1) return found;
   const more = [];
   for (let power = Math.floor(low); power <= high; power++) more.push(...[1, 2, 5].map((k) => k * 10 ** power));
   return more.filter((value) => Math.log10(value) >= low && Math.log10(value) <= high);

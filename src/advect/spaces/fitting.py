@@ -88,7 +88,7 @@ def choose_scale(
         return "none", "pixels share a unit"
     medians, spreads = zip(*map(_location_and_spread, sides), strict=True)
     ratio = np.nanmax([1.0, *(each.quantile(0.9) / each.quantile(0.1) for each in spreads)])
-    reason = f"spreads of columns differ by a factor of {ratio:.2g}"
+    reason = f"their spreads differ by a factor of {ratio:.2g}"
     if ratio < _UNITS:
         return "none", f"columns share a unit: {reason}"
     if len(sides) == 2 and len(spreads[0]) == len(spreads[1]):

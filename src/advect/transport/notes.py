@@ -127,24 +127,25 @@ def of_solver(unconverged: int, n: int) -> list[Note]:
 
 def of_unresolved(energy: float, error: float, epsilon: float, largest: float | None) -> list[Note]:
     """Solved problems whose difference is lost in rounding; ``largest`` bounds the costs."""
-    what = f"The energy is {energy:.3g}, known to {error:.1e} only."
+    what = f"The energy is {energy:.3g}, with a numerical error of up to {error:.1e}."
     if largest is not None and epsilon > largest:
         bound = f"costs are no larger than {largest:.3g}"
         return [Note(what, f"Lower epsilon (now {epsilon:.3g}): {bound}.")]
     remedy = (
-        "Use float64 without tol, or ad.ExactOT(). Datasets that are still closer count as equal."
+        "Use float64 without tol, or ad.ExactOT(). If the note remains, the datasets are equal up to "
+        "rounding."
     )
     return [Note(what, remedy)]
 
 
 def of_batches(standard_error: float) -> list[Note]:
     """An energy that is a mean over random batches."""
-    noise = "of one batch only"
+    noise = "here one batch"
     if math.isfinite(standard_error):
         noise = f"with a standard error of {standard_error:.2g}"
     what = (
-        f"The energy is a mean over random batches, {noise}. On average it is larger than that of "
-        "all samples, and the error does not say by how much."
+        f"The energy is a mean over random batches, {noise}. Its expected value is above the energy "
+        "of all samples; the standard error does not include this bias."
     )
     remedy = (
         "Use a larger size (less bias), more batches (less noise), or all samples: ad.Sinkhorn() "
@@ -158,11 +159,12 @@ def of_reach(mass_left: float) -> list[Note]:
     if not mass_left > _MASS_LEFT:
         return []
     remedy = (
-        "Distance.left_in_source and left_in_target show the classes; a larger reach carries more."
+        "left_in_source and left_in_target of the distance show the mass by class. Raise reach to "
+        "transport more."
     )
     if mass_left > _MOST_MASS:
-        remedy = "That is most of it: raise reach."
-    what = f"{_percent(mass_left)} of the mass is left behind: nothing is within reach of it."
+        remedy = "Raise reach."
+    what = f"{_percent(mass_left)} of the mass is not transported, because it costs more than reach allows."
     return [Note(what, remedy)]
 
 
@@ -174,7 +176,9 @@ def of_soft_labels(floor: float) -> list[Note]:
         f"The cost of soft labels may be as low as {floor:.2g}, because distances between full "
         "covariances are not Euclidean."
     )
-    remedy = "Plans do not change. If it matters, use ad.Bures(diagonal=True) or ad.MeansOnly()."
+    remedy = (
+        "Transport plans are not affected. ad.Bures(diagonal=True) and ad.MeansOnly() avoid it."
+    )
     return [Note(what, remedy)]
 
 
@@ -201,11 +205,11 @@ def of_matching(pair: PairCost) -> list[Note]:
     notes, names = [], found.by_names()
     moved = found.text(found.best, names) if same_names(pair.source, pair.target) else ""
     if moved:
-        what = f"Class names agree, and the class matching does not follow them: {moved}."
+        what = f"Class names agree, but the class matching does not follow them: {moved}."
         notes.append(Note(what, "If equal names mean the same, use label=ad.ByName()."))
     if found.is_within_noise(found.second):
         ways = f"{found.text(found.best, found.second)} or {found.text(found.second, found.best)}"
-        what = f"The two best class matchings differ by no more than noise: {ways}."
+        what = f"The costs of the two best class matchings differ by no more than noise: {ways}."
         notes.append(
             Note(what, "Use more samples, or label=ad.ByName() if equal names mean the same.")
         )
@@ -223,15 +227,15 @@ def _names(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
             f"No class name of the source is in the target ({names[0]} and {names[1]}): the penalty "
             "is the same for every pair and has no effect."
         )
-        remedy = "Rename classes, data.replace(classes=(…)), or compare by laws: label=ad.Bures()."
+        remedy = "Rename classes, data.replace(classes=(…)), or compare class distributions: label=ad.Bures()."
         return [Note(what, remedy)]
     sides = zip(("source", "target"), alone, strict=True)
     listed = [f"{_listed(names)} of the {side}" for side, names in sides if names]
     what = (
-        f"Classes without a class of the same name: {' and '.join(listed)}. They cost the penalty to "
-        "every class, so the rest of the cost decides where they go."
+        f"Classes without a class of the same name: {' and '.join(listed)}. Their label cost is "
+        "the same for every class, so the features decide their matching."
     )
-    remedy = "Rename them if they mean the same; ad.ByName(plus=ad.Bures()) also compares laws."
+    remedy = "Rename classes that mean the same, or also compare distributions: ad.ByName(plus=ad.Bures())."
     return [Note(what, remedy)]
 
 
@@ -257,9 +261,9 @@ def _columns(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     carry = f"Column {names[0]!r} carries" if count == 1 else f"Columns {_listed(names)} carry"
     what = (
         f"{carry} {_percent(float(shares[:count].sum()))} of the squared distances between "
-        "samples: the others count little."
+        "samples, so the other columns have little influence."
     )
-    remedy = 'Bring columns to one scale, ad.harmonize(…, scale="auto"), or leave them out.'
+    remedy = 'Standardize the columns, ad.harmonize(…, scale="auto"), or leave these columns out.'
     return [Note(what, remedy)]
 
 
@@ -290,8 +294,8 @@ def _few_samples(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     if not found:
         return []
     what = (
-        f"The laws of {' and '.join(found)} are estimated from no more samples (as few as {least}) "
-        f"than there are dimensions ({source.dim}): their covariances are rough."
+        f"The covariances of {' and '.join(found)} are inaccurate: there are as few as {least} "
+        f"samples for {source.dim} dimensions."
     )
     return [Note(what, "Use more samples, ad.Bures(diagonal=True), or fewer dimensions.")]
 
@@ -317,12 +321,12 @@ def _proportions(source: LabeledDataset, target: LabeledDataset) -> list[Note]:
     if change <= _CLASS_CHANGE:
         return []
     what = (
-        f"Class proportions differ: at least {_percent(change)} of the mass changes its class, under "
-        "any matching of classes."
+        f"Class proportions differ: at least {_percent(change)} of the mass changes its class, for "
+        "any class matching."
     )
     remedy = (
-        "Use balanced samples or weights (data.balanced()) if proportions are not part of the "
-        "question; see docs/class-matching.md."
+        "If proportions should not count, use equal class weights (data.balanced()); see "
+        "docs/class-matching.md."
     )
     return [Note(what, remedy)]
 
@@ -349,8 +353,8 @@ def of_mixing(
     if min(start, goal) - end <= _MIXED:
         return []
     what = (
-        f"Classes have mixed: the nearest neighbor is of the same class for {_percent(end)} of the "
-        f"samples, and was for {_percent(start)} at the start{in_target}."
+        f"Classes have mixed: {_percent(end)} of the samples have a nearest neighbor of their own "
+        f"class, {_percent(start)} at the start{in_target}."
     )
     remedy = "Stop earlier, or use more samples of each class."
     return [Note(what, remedy if target is None else f"Raise label_weight. {remedy}")]

@@ -137,7 +137,7 @@ def without_missing(content: Content, missing: str | None) -> tuple[Content, np.
     done = "filled with the medians of their columns"
     if missing == "drop":
         rows = np.flatnonzero(~gaps.any(axis=1))
-        done = f"left out with their {len(x) - np.size(rows)} rows"
+        done = f"dropped with their {len(x) - np.size(rows)} rows"
     elif gaps.any():
         at, remedy = int(gaps.all(axis=0).argmax()), "Leave it out: columns=[…]."
         name = columns[at] if columns else at

@@ -51,7 +51,7 @@ def read_folder(
         refuse_if(not files, "a folder needs an image that can be read", path, "Check the files.")
         if bad:
             warnings.warn(
-                f"{len(bad)} images of {path} cannot be read and are left out", stacklevel=4
+                f"{len(bad)} images of {path} could not be read and were skipped", stacklevel=4
             )
     return Content(Images(files, decode), names if labels else None, path=path)
 
@@ -163,13 +163,13 @@ def _images(directory: Path) -> list[Path]:
     files = [file for file in entries if _is_image(file)]
     others = [file.name for file in entries if not _is_image(file)]
     inner = [file.name for file in entries if file.is_dir()]
-    what = "classes must not hold directories"
+    what = "the directory of a class must not contain directories"
     refuse_if(inner, what, f"{inner} in {directory}", "Move the images up.")
     for file in files:
         check_regular(file)
     remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."
     refuse_if(not files, "a class needs at least one image", f"none in {directory}", remedy)
     if others:
-        text = f"{len(others)} files in {directory} are no images and left out: "
+        text = f"{len(others)} files in {directory} are not images and were skipped: "
         warnings.warn(text + ", ".join(others[:3]), stacklevel=7)
     return files
