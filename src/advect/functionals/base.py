@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from advect._util.checks import check_number
+from advect._util.checks import check_number, refuse_if
 from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 
 # The state of a functional between two calls: a flat dictionary, which a checkpoint can hold.
 State = dict[str, Tensor]
@@ -111,12 +110,6 @@ class Functional(Shown):
         return NotImplemented
 
     def __mul__(self, factor: float) -> Scaled:
-        if isinstance(factor, Functional):
-            raise InputError(
-                "a functional is scaled by a number",
-                type(factor).__name__,
-                "Add functionals; multiply by floats.",
-            )
         return Scaled(factor, self)
 
     __rmul__ = __mul__
@@ -165,9 +158,8 @@ class Sum(Functional):
     """F_1 + F_2 + …; terms of the same name are numbered."""
 
     def __init__(self, *functionals: Functional) -> None:
-        self.functionals = tuple(part for whole in functionals for part in whole.parts)
-        if not self.functionals:
-            raise InputError("a sum needs at least one functional", "none", "Pass functionals.")
+        self.functionals = parts = tuple(part for whole in functionals for part in whole.parts)
+        refuse_if(not parts, "a sum needs at least one functional", "none", "Pass functionals.")
         self.name = " + ".join(part.name for part in self.functionals)
         self.target = next((p.target for p in self.functionals if p.target is not None), None)
         self.stochastic = any(part.stochastic for part in self.functionals)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_positive
+from advect._util.checks import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre, root
-from advect.errors import InputError
 from advect.functionals.base import Functional
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]
@@ -26,9 +25,6 @@ class Differences:
     """A pair function of the differences x − x', given by its ``profile`` W(dx, same_label)."""
 
     profile: PairFunction
-
-    def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
-        return self.profile(dx, same)
 
     def width(self, dim: int) -> int:
         """Numbers for each pair in the largest temporary."""
@@ -44,9 +40,6 @@ class Radial(Differences):
     """A pair function of the squared distance, W = profile(‖x − x'‖², same_label): no (n, n, d)
     differences are formed. Use it wherever W has no direction.
     """
-
-    def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
-        return self.profile(dx.square().sum(dim=-1), same)
 
     def width(self, dim: int) -> int:
         return 1
@@ -70,15 +63,14 @@ class Interaction(Functional):
         0.5
     """
 
-    def __init__(self, w: PairFunction) -> None:
-        if not callable(w):
-            raise InputError(
-                "an interaction must be callable",
-                type(w).__name__,
-                "Pass a function w(dx, same_label).",
-            )
-        self.w = w
-        self._pairs = w if isinstance(w, Differences) else Differences(w)
+    def __init__(self, w: PairFunction | Differences) -> None:
+        self.w, self._pairs = w, w if isinstance(w, Differences) else Differences(w)
+        refuse_if(
+            not callable(self._pairs.profile),
+            "an interaction must be callable",
+            type(w).__name__,
+            "Pass a function w(dx, same_label).",
+        )
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
         x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
@@ -105,12 +97,12 @@ class Interaction(Functional):
             left, right = x[rows].requires_grad_(needs_grad), x.clone().requires_grad_(needs_grad)
             same = rho.y[rows][:, None] == rho.y
             values = self._pairs.between(left, right, same)
-            if values.shape != same.shape:
-                raise InputError(
-                    f"w(dx, same) must return shape {tuple(same.shape)}",
-                    tuple(values.shape),
-                    "Sum over the last axis of dx.",
-                )
+            refuse_if(
+                values.shape != same.shape,
+                f"w(dx, same) must return shape {tuple(same.shape)}",
+                tuple(values.shape),
+                "Sum over the last axis of dx.",
+            )
             value = 0.5 * (rho.weights[rows][:, None] * rho.weights * values).sum()
             if not value.requires_grad:
                 return value, 0.0, 0.0

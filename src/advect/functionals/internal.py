@@ -17,11 +17,10 @@ import math
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_positive
+from advect._util.checks import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import estimate_gaussians
 from advect.data.laws.linalg import squared_distances
-from advect.errors import InputError
 from advect.functionals.base import Functional, State
 
 
@@ -51,12 +50,12 @@ class Internal(Functional):
     def __init__(
         self, power: float = 1.0, *, bandwidth: float | None = None, by_class: bool = False
     ) -> None:
-        if check_positive("power", power) < 1:
-            raise InputError(
-                "power must be at least 1",
-                power,
-                "Use 1 for the entropy and 2 for the porous medium equation.",
-            )
+        refuse_if(
+            check_positive("power", power) < 1,
+            "power must be at least 1",
+            power,
+            "Use 1 for the entropy and 2 for the porous medium equation.",
+        )
         self.power, self.by_class = power, by_class
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)
 

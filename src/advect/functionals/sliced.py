@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count, check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import law_rows, require_classes, require_hard
 from advect.data.laws import class_shares
 from advect.data.laws.linalg import mass_centre, root
-from advect.errors import InputError
 from advect.functionals.base import Functional, State
 from advect.transport.transport import check_dataset
 
@@ -84,13 +83,13 @@ def sliced_otdd(
         values = slices.energies(source, target, generator, reduce_noise=True)
     energy = float(values.mean())
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    if not math.isfinite(energy):
-        sizes = [float(data.x.abs().max()) for data in (source, target)]
-        raise InputError(
-            "a sliced distance must be finite",
-            f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
-            'Standardize the features: ad.harmonize(source, target, scale="pooled").',
-        )
+    sizes = [float(data.x.abs().max()) for data in (source, target)]
+    refuse_if(
+        not math.isfinite(energy),
+        "a sliced distance must be finite",
+        f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
+        'Standardize the features: ad.harmonize(source, target, scale="pooled").',
+    )
     return SlicedDistance(max(energy, 0.0), error, len(values))
 
 
@@ -167,7 +166,10 @@ class _Slices:
         reduce_noise: bool = False,
     ) -> Tensor:
         """½ · 3d · W₂² along each line, (p,) float64, minus a control variate if there is one."""
-        self._check(a, b)
+        what, got = "both datasets must live in one feature space", f"dimensions {a.dim} and {b.dim}"
+        refuse_if(a.dim != b.dim, what, got, "Use ad.harmonize first.")
+        for data in (a, b) if self.label_weight else ():
+            check_label_laws(data, "a sliced distance with labels")
         n_parts = 3 if self.label_weight > 0 else 1  # numbers that describe a sample on a line
         theta, psi = (
             torch.randn(size, self.n_projections, generator=generator, dtype=torch.float64)
@@ -181,7 +183,7 @@ class _Slices:
         def squares(start: int) -> Tensor:
             group = slice(start, start + group_size)
             directions = theta[:, group].to(centre), psi[:, group].to(centre)
-            x, y = (self._project(data, centre, *directions) for data in (a, b))
+            x, y = (on_lines(data, centre, *directions, self.label_weight) for data in (a, b))
             return wasserstein_1d(x, y, a.weights, b.weights)
 
         starts = range(0, self.n_projections, group_size)
@@ -202,41 +204,6 @@ class _Slices:
             return scale * values / 2
         control, expected = self._control(a, b, centre, theta, psi)
         return controlled(scale * values, scale * control, scale * expected) / 2
-
-    def _check(self, a: LabeledDataset, b: LabeledDataset) -> None:
-        if a.dim != b.dim:
-            raise InputError(
-                "both datasets must live in one feature space",
-                f"dimensions {a.dim} and {b.dim}",
-                "Use ad.harmonize first.",
-            )
-        who = "a sliced distance with labels"
-        for data in (a, b) if self.label_weight else ():
-            if data.law is None:
-                require_classes(data, who)
-                require_labels(data, who)
-            require_hard(data, who)
-
-    def _project(self, data: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor) -> Tensor:
-        """The number of each sample on each line, (p, n)."""
-        features = ((data.x - centre) @ theta).T
-        if not self.label_weight:
-            return features * psi[0][:, None]
-        if data.law is not None:
-            means = theta.T @ (data.law.means - centre).to(theta).T
-            deviations = root(data.law.covariance.along(theta))
-        else:
-            # Moments of each class along the lines, (p, k), from the projected samples.
-            images = features.detach() if data.fixed_laws else features
-            weights, scales = (
-                part.to(theta) for part in class_shares(data.y, data.weights, len(data.classes))
-            )
-            zeros = images.new_zeros(len(images), len(data.classes))
-            means = zeros.index_add(1, data.y, weights * images)
-            spread = (images - means[:, data.y]) * scales
-            deviations = root(zeros.index_add(1, data.y, spread.square()))
-        labels = psi[1][:, None] * means + psi[2][:, None] * deviations
-        return psi[0][:, None] * features + math.sqrt(self.label_weight) * labels[:, law_rows(data)]
 
     def _control(
         self, a: LabeledDataset, b: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor
@@ -264,6 +231,37 @@ class _Slices:
             along = along + math.sqrt(self.label_weight) * psi[1] * (law_gap @ theta)
             expected = expected + self.label_weight * law_gap.square().sum()
         return along.square(), expected / (len(psi) * len(gap))
+
+
+def check_label_laws(data: LabeledDataset, who: str) -> None:
+    """An error unless every sample has one label, or a law of its own."""
+    for require in (require_classes, require_labels) if data.law is None else ():
+        require(data, who)
+    require_hard(data, who)
+
+
+def on_lines(
+    data: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor, label_weight: float
+) -> Tensor:
+    """The number of each sample on each line, (p, n), for directions (d, p) and (3, p)."""
+    features = ((data.x - centre) @ theta).T
+    if not label_weight:
+        return features * psi[0][:, None]
+    if data.law is not None:
+        means = theta.T @ (data.law.means - centre).to(theta).T
+        deviations = root(data.law.covariance.along(theta))
+    else:
+        # Moments of each class along the lines, (p, k), from the projected samples.
+        images = features.detach() if data.fixed_laws else features
+        weights, scales = (
+            part.to(theta) for part in class_shares(data.y, data.weights, len(data.classes))
+        )
+        zeros = images.new_zeros(len(images), len(data.classes))
+        means = zeros.index_add(1, data.y, weights * images)
+        spread = (images - means[:, data.y]) * scales
+        deviations = root(zeros.index_add(1, data.y, spread.square()))
+    labels = psi[1][:, None] * means + psi[2][:, None] * deviations
+    return psi[0][:, None] * features + math.sqrt(label_weight) * labels[:, law_rows(data)]
 
 
 def controlled(values: Tensor, control: Tensor, expected: Tensor) -> Tensor:
