@@ -25,8 +25,6 @@ from advect.functionals.base import Functional, State
 from advect.transport.transport import check_dataset
 
 ENTRIES = 2_000_000  # numbers in an array of a group of projections
-FOLDS = 5  # cross-fitting of the weight of the control variate
-MIN_CONTROLLED = 50  # lines; fewer say little about that weight
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,10 @@ class _Slices:
         reduce_noise: bool = False,
     ) -> Tensor:
         """½ · 3d · W₂² along each line, (p,) float64, minus a control variate if there is one."""
-        what, got = "both datasets must live in one feature space", f"dimensions {a.dim} and {b.dim}"
+        what, got = (
+            "both datasets must live in one feature space",
+            f"dimensions {a.dim} and {b.dim}",
+        )
         refuse_if(a.dim != b.dim, what, got, "Use ad.harmonize first.")
         for data in (a, b) if self.label_weight else ():
             check_label_laws(data, "a sliced distance with labels")
@@ -203,7 +204,7 @@ class _Slices:
         if not reduce_noise:
             return scale * values / 2
         control, expected = self._control(a, b, centre, theta, psi)
-        return controlled(scale * values, scale * control, scale * expected) / 2
+        return scale * (values - control + expected) / 2
 
     def _control(
         self, a: LabeledDataset, b: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor
@@ -211,7 +212,7 @@ class _Slices:
         """The squared difference of means along each line, (p,), and its expectation.
 
         On a line W₂² is the squared difference of means plus W₂² of the centred parts. The first
-        part has most of the noise, and its expectation is known.
+        part has most of the noise, and its expectation takes its place.
         """
         features, laws = [], []
         for data in (a, b):
@@ -262,27 +263,6 @@ def on_lines(
         deviations = root(zeros.index_add(1, data.y, spread.square()))
     labels = psi[1][:, None] * means + psi[2][:, None] * deviations
     return psi[0][:, None] * features + math.sqrt(label_weight) * labels[:, law_rows(data)]
-
-
-def controlled(values: Tensor, control: Tensor, expected: Tensor) -> Tensor:
-    """Values minus a control variate: v_l − β_l (c_l − E c), (p,).
-
-    β_l is found by regression on the other folds, so that β_l and c_l are independent and nothing
-    is biased. It is clamped to [0, 1].
-    """
-    if len(values) < MIN_CONTROLLED:
-        return values
-    fold = torch.arange(len(values), device=values.device) % FOLDS
-    others = (fold != torch.arange(FOLDS, device=values.device)[:, None]).to(values)
-    others = others / others.sum(dim=1, keepdim=True)
-    # in units of the control: squares of small or large numbers would vanish or overflow
-    size = control.abs().max()
-    unit = torch.where(size > 0, size, 1)
-    c, v = control / unit, values / unit
-    c, v = c - (others @ c)[:, None], v - (others @ v)[:, None]
-    spread = (others * c.square()).sum(dim=1)
-    slope = (others * c * v).sum(dim=1) / torch.where(spread > 0, spread, 1)
-    return values - slope.clamp(0, 1)[fold] * (control - expected)
 
 
 def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
