@@ -39,7 +39,7 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             rows = as_points(oriented_gradients(data.samples.detach()))
             return _principal(rows, min(_EDGES, *rows.shape))
         case "standardized":
-            return Scale.fit("pooled", torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
+            return Scale.fit(torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
     if isinstance(embedding, (int, float, np.number)):
         return _principal(x, embedding)
     if isinstance(embedding, str):

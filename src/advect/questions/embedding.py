@@ -26,7 +26,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
 from advect.errors import InputError
 from advect.functionals.sliced import check_label_laws, on_lines
-from advect.spaces import FeatureSpace
+from advect.spaces import FeatureSpace, harmonize
 from advect.spaces.images import layout
 from advect.transport.transport import check_dataset
 
@@ -173,11 +173,9 @@ def in_space(space: FeatureSpace, data: LabeledDataset) -> LabeledDataset:
             data.sample_shape,
             "Reshape them, or fit a space for both with ad.FeatureSpace.fit.",
         )
-    channels, height, width = wanted
-    blank = LabeledDataset(torch.zeros(1, *shapes["source"], dtype=data.x.dtype))
-    channel_kind = "gray" if channels == 1 else "rgb"
-    resize = FeatureSpace.fit(data.to("cpu"), blank, size=(height, width), channels=channel_kind)
-    return space.apply(resize.invert(resize.apply(data), side="target"))
+    blank = LabeledDataset(torch.zeros(1, *shapes["source"], device=data.x.device))
+    channels = "gray" if wanted[0] == 1 else "rgb"
+    return space.apply(harmonize(data, blank, size=wanted[1:], channels=channels)[0])
 
 
 def _orthonormal(n: int, dim: int, width: int, generator: torch.Generator) -> Tensor:

@@ -9,17 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from advect._util.checks import check_positive
+from advect._util.checks import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.spaces.images import layout
 
 _MAX_IMAGES = 12
 
 
 def check_level(level: float) -> None:
-    if check_positive("level", level) >= 1:
-        raise InputError("level must be below 1", level, "Pass 0.05, for instance.")
+    refuse_if(
+        check_positive("level", level) >= 1,
+        "level must be below 1",
+        level,
+        "Pass 0.05, for instance.",
+    )
 
 
 def class_names(*sets: LabeledDataset) -> tuple[Hashable, ...]:

@@ -65,7 +65,7 @@ def fit_steps(
             fitted_to = [torch.cat(x)] * 2
         by_class = scale == "each" and _same_classes(*sets)
         weights = [data.balanced().weights if by_class else None for data in sets]
-        scales = [Scale.fit(scale, *each) for each in zip(fitted_to, weights, strict=True)]
+        scales = [Scale.fit(*each) for each in zip(fitted_to, weights, strict=True)]
         _append(steps, *scales)
         x = [step.apply(part) for step, part in zip(scales, x, strict=True)]
     if project is not None:
