@@ -113,8 +113,11 @@ class ClassShares(Result):
         return np.std(draws, axis=0, ddof=1)
 
     def _summary(self) -> dict[str, Any]:
-        converged = "yes" if self.converged else "no"
-        return {"misfit": self.misfit, "mass left": self.mass_left, "converged": converged}
+        return {
+            "misfit": self.misfit,
+            "mass left": self.mass_left,
+            "converged": self.converged,
+        }
 
     def _tables(self) -> list[Table]:
         errors = self.standard_error(generator=torch.Generator().manual_seed(0)).tolist()

@@ -118,7 +118,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
                     schedule.step()
                     advance(1)
         self.classes_ = classes
-        self.freeze(carrier)
+        self.network_ = carrier.eval().requires_grad_(False)
 
     def _loss(self, carrier: Carrier, pairs: Pairs, generator: torch.Generator) -> Tensor:
         (x0, x1, codes, _), n, device = pairs, len(pairs.x0), carrier.centre.device
