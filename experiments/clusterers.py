@@ -44,5 +44,5 @@ def run(name: str, seed: int) -> dict[str, Any]:
         method, space = column.split(", ")
         embedding = COMPONENTS if space == "PCA" else None
         found = ad.pseudo_labels(data, clusterers[method], target=data, embedding=embedding)
-        accuracies[column] = clustering_accuracy(found.codes, data.labels)
+        accuracies[column] = clustering_accuracy(found.y.numpy(), data.labels)
     return {"accuracies": accuracies}

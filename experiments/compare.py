@@ -78,7 +78,7 @@ def run(dataset: str, damage: str, strength: float, seed: int) -> dict[str, Any]
         made, real, cost=cost, repeats=REPEATS, max_samples=MOST, seed=seed, progress=False
     )
     columns = found.columns
-    beyond = {name: column.verdict == "beyond the floor" for name, column in columns.items()}
+    beyond = {name: name in found.beyond for name in columns}
     others = baselines(cost.feature_cost.embed(made), cost.feature_cost.embed(real), seed)
     return {
         "beyond": beyond | {name: entry.beyond for name, entry in others.items()},

@@ -64,7 +64,7 @@ def run(seed: int, weight: str) -> dict[str, Any]:
         for reader, codes in answers.items():
             found[reader][name] = float((codes == held.y).double().mean())
     return found | {
-        "pairs of other classes": pairs.mixed(y0, y1),
+        "pairs of other classes": float((pairs.partners[y0, y1] == 0).double().mean()),
         "fit": fitted - begun,
         "carry": carried - fitted,
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,8 @@ def figures(
         "class-table-big": lambda: viz.class_table(big, title="30 classes to 40"),
         "pca-space": lambda: viz.particles(rolled, roll, columns=4, trails=True),
         "pca": lambda: viz.particles(written, mnist, columns=4),
-        "pairwise": lambda: viz.pairwise(values, list(toys)),
-        "pairwise-big": lambda: viz.pairwise(*_cities(28)),
+        "pairwise": lambda: viz.pairwise(SimpleNamespace(values=values, names=list(toys))),
+        "pairwise-big": lambda: viz.pairwise(_cities(28)),
     }
     films: dict[str, Callable[[Path], Path]] = {
         "particles.gif": lambda path: viz.animation(moved, path, target=goal),
@@ -163,14 +164,15 @@ def figures(
     return drawn, films
 
 
-def _cities(k: int) -> tuple[np.ndarray, list[str]]:
+def _cities(k: int) -> SimpleNamespace:
     """Distances between points of a plane in a few groups."""
     random = np.random.default_rng(0)
     points = 6 * random.normal(size=(k // 4, 2))[np.arange(k) % (k // 4)] + random.normal(
         size=(k, 2)
     )
     names = [f"group {i % (k // 4)}, place {i}" for i in range(k)]
-    return np.linalg.norm(points[:, None] - points, axis=2), names
+    values = np.linalg.norm(points[:, None] - points, axis=2)
+    return SimpleNamespace(values=values, names=names)
 
 
 def main() -> None:

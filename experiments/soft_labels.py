@@ -69,7 +69,7 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
         size=28,
     )
     truth, bare = data.y.numpy(), ad.LabeledDataset(data.samples)
-    clusters = ad.pseudo_labels(bare, n_clusters=len(data.classes), soft=True).dataset
+    clusters = ad.pseudo_labels(bare, n_clusters=len(data.classes), soft=True)
     known = few(data, generator)
     made = ad.apps.label(known, seed=seed, progress=False)
     filled = made.soft()

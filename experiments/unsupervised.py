@@ -73,13 +73,13 @@ def run(name: str, seed: int, validate: bool = False) -> dict[str, Any]:
     in_pixels = ad.pseudo_labels(bare, target=reference)
     in_features = clusters_from_classes(inside, there)
     asked = answer_codes(query(model, data.samples), reference.classes)
-    by_pixels = ad.apps.repurpose(model, reference, in_pixels.dataset, **options((0.0, 1.0)))
+    by_pixels = ad.apps.repurpose(model, reference, in_pixels, **options((0.0, 1.0)))
     by_features = ad.apps.repurpose(head, there, in_features, **options(None))
     found = ad.apps.repurpose(head, reference, bare, **options(None), encoder=body)
     flows = found.comparison.method == "flow"
     advised = found.predictions if flows else found.predict(data.samples, "no flow")
     named = {
-        "clusters, pixels": in_pixels.codes.tolist(),
+        "clusters, pixels": in_pixels.y.tolist(),
         "clusters, features": in_features.y.tolist(),
         "asked directly": asked.tolist(),
         "flow, pixels": by_pixels.predictions,

@@ -54,10 +54,9 @@ def test_every_clusterer_recovers_separated_gaussians(clusterer):
     data = blobs()
     number = 4 if isinstance(clusterer, str) and clusterer != "dbscan" else None
     found, again = (ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=number) for _ in "ab")
-    assert found.n_clusters == 4
-    assert found.codes.tolist() == again.codes.tolist() == data.y.tolist()  # the largest first
-    assert found.dataset.classes == (0, 1, 2, 3) and found.dataset.labels == found.codes.tolist()
-    assert torch.equal(found.dataset.x, data.x)
+    assert found.y.tolist() == again.y.tolist() == data.y.tolist()  # the largest first
+    assert found.classes == (0, 1, 2, 3) and found.labels == found.y.tolist()
+    assert torch.equal(found.x, data.x)
     dynamics = ad.JointVariableLabels(clusterer, laws="diagonal")
     laws = ad.Gaussians(data.x, Diagonal(torch.ones_like(data.x)))
     each = data.replace(law=laws, law_index=torch.arange(len(data)))
@@ -71,7 +70,7 @@ def test_the_default_clusterer_recovers_digits():
     for seed, least in ((0, 0.86), (1, 0.89)):
         digits = ad.datasets.load("digits", n=800, seed=seed)
         found = ad.pseudo_labels(unlabeled(digits), n_clusters=10)
-        assert accuracy(found.codes, digits.labels) > least
+        assert accuracy(found.y, digits.labels) > least
 
 
 @pytest.mark.parametrize("clusterer", TOLD)
@@ -79,27 +78,27 @@ def test_the_default_clusterer_recovers_digits():
 def test_scales_and_shifts_change_nothing(clusterer, scale, shift):
     data = blobs(scale=scale, shift=shift)
     found = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4)
-    assert found.codes.tolist() == data.y.tolist()
+    assert found.y.tolist() == data.y.tolist()
     embedded = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4, embedding=2)
-    assert same_partition(embedded.codes, data.y) or clusterer == "spectral"
+    assert same_partition(embedded.y, data.y) or clusterer == "spectral"
 
 
 def test_any_scikit_learn_clusterer_keeps_or_takes_its_number():
     data = blobs()
     estimator = cluster.AgglomerativeClustering(3, linkage="average")
     kept = ad.pseudo_labels(data, estimator)
-    assert kept.method == "AgglomerativeClustering" and kept.n_clusters == 3
-    assert same_partition(kept.codes, estimator.fit_predict(data.x.numpy()))
-    assert ad.pseudo_labels(data, estimator, n_clusters=4).codes.tolist() == data.y.tolist()
+    assert kept.classes == (0, 1, 2)
+    assert same_partition(kept.y, estimator.fit_predict(data.x.numpy()))
+    assert ad.pseudo_labels(data, estimator, n_clusters=4).y.tolist() == data.y.tolist()
     assert estimator.n_clusters == 3  # a clone was changed
     by_distance = cluster.AgglomerativeClustering(None, distance_threshold=30.0)
-    assert ad.pseudo_labels(data, by_distance).codes.tolist() == data.y.tolist()
+    assert ad.pseudo_labels(data, by_distance).y.tolist() == data.y.tolist()
 
 
 def test_large_data_is_clustered_in_part(monkeypatch):
     monkeypatch.setattr("advect.classes.clustering._MAX_SPECTRAL", 150)
     data = blobs((500, 400, 300, 200))
-    assert ad.pseudo_labels(data, target=data).codes.tolist() == data.y.tolist()
+    assert ad.pseudo_labels(data, target=data).y.tolist() == data.y.tolist()
 
 
 def test_noise_joins_the_nearest_cluster():
@@ -107,7 +106,7 @@ def test_noise_joins_the_nearest_cluster():
     raw = cluster.DBSCAN(eps=0.2, min_samples=4).fit_predict(x)
     assert raw[-2:].tolist() == [-1, -1]
     found = ad.pseudo_labels(ad.LabeledDataset(x), "dbscan?eps=0.2")
-    assert found.codes[-2:].tolist() == [found.codes[0], found.codes[20]] == [0, 1]
+    assert found.y[-2:].tolist() == [found.y[0], found.y[20]] == [0, 1]
 
 
 def test_embeddings_replace_the_features_for_clustering_alone():
@@ -116,7 +115,7 @@ def test_embeddings_replace_the_features_for_clustering_alone():
     truth = np.repeat([0, 1], 100)
     first, second = generator.uniform(-100, 100, 200), 5.0 * truth + generator.normal(size=200) / 4
     data = ad.LabeledDataset(np.stack([first, second], axis=1))
-    assert accuracy(ad.pseudo_labels(data, n_clusters=2).codes, truth) < 0.8
+    assert accuracy(ad.pseudo_labels(data, n_clusters=2).y, truth) < 0.8
 
     class Second:
         def fit_transform(self, points):
@@ -124,7 +123,7 @@ def test_embeddings_replace_the_features_for_clustering_alone():
 
     for embedding in (lambda samples: samples[:, 1:], lambda samples: samples[:, 1]):
         found = ad.pseudo_labels(data, n_clusters=2, embedding=embedding)
-        assert accuracy(found.codes, truth) == 1 and found.dataset.dim == 2
+        assert accuracy(found.y, truth) == 1 and found.dim == 2
     with pytest.raises(ad.InputError, match="embedding"):
         ad.pseudo_labels(data, n_clusters=2, embedding=Second())
 
@@ -147,17 +146,17 @@ def test_constant_features_duplicates_and_edges(clusterer):
     x = np.repeat(np.array([[0.0, 7.0], [1.0, 7.0], [5.0, 7.0], [6.0, 7.0]]), 6, axis=0)
     data = ad.LabeledDataset(x)
     pairs = ad.pseudo_labels(data, clusterer, n_clusters=2)
-    assert pairs.codes.tolist() == [0] * 12 + [1] * 12
-    assert ad.pseudo_labels(data, clusterer, n_clusters=1).codes.tolist() == [0] * 24
+    assert pairs.y.tolist() == [0] * 12 + [1] * 12
+    assert ad.pseudo_labels(data, clusterer, n_clusters=1).y.tolist() == [0] * 24
     four = ad.pseudo_labels(data, clusterer, n_clusters=4)
-    assert four.codes.tolist() == np.repeat(range(4), 6).tolist()
+    assert four.y.tolist() == np.repeat(range(4), 6).tolist()
     with pytest.raises(ad.InputError, match="different samples, 4"):
         ad.pseudo_labels(data, clusterer, n_clusters=5)
     alike = ad.LabeledDataset(np.ones((5, 2)))
-    assert ad.pseudo_labels(alike, clusterer, n_clusters=1, embedding=0.9).n_clusters == 1
-    assert ad.pseudo_labels(ad.LabeledDataset([[1.0]]), clusterer, n_clusters=1).codes == [0]
+    assert ad.pseudo_labels(alike, clusterer, n_clusters=1, embedding=0.9).classes == (0,)
+    assert ad.pseudo_labels(ad.LabeledDataset([[1.0]]), clusterer, n_clusters=1).y.tolist() == [0]
     three = ad.LabeledDataset([[0.0], [1.0], [9.0]])
-    assert ad.pseudo_labels(three, clusterer, n_clusters=2).codes.tolist() == [0, 0, 1]
+    assert ad.pseudo_labels(three, clusterer, n_clusters=2).y.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(

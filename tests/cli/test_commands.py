@@ -68,7 +68,7 @@ BAD = [
     [*FLOW, "--cost.embedding", "mine.py:embed"],
     [*FLOW, "-f", "ball?centre=0,0,0&radius=1"],
     [*FLOW, A],
-    ["flow", A, "-o", "run", "-f", "norm", "--space.scale", "unit"],
+    ["flow", A, "-o", "run", "-f", "norm", "--space.scale", "each"],
     ["flow", "run:here@9", B, "-o", "run"],
     ["resume", "run"],
     ["map", "fit", "run", "-o", "map"],

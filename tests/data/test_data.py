@@ -561,7 +561,7 @@ class TestMissingLabels:
         "jd-fl": lambda d: ad.flow(d, NORM, dynamics=ad.JointFixedLabels(), n_steps=1),
         "jd-vl": lambda d: ad.flow(d, NORM, dynamics=ad.JointVariableLabels(), n_steps=1),
         "interaction": lambda d: ad.Interaction(ad.attraction())(d),
-        "internal": lambda d: ad.Internal(by_class=True)(d), "hinge": lambda d: ad.Potential(ad.hinge([1.0, 0.0]))(d),
+        "hinge": lambda d: ad.Potential(ad.hinge([1.0, 0.0]))(d),
         "affine": lambda d: ad.Potential(ad.affine_norm(torch.ones(2, 1, 2)))(d)}.items(), ids=lambda use: use[0],
     )  # fmt: skip
     def test_what_needs_labels_says_so(self, y, use):

@@ -1,6 +1,5 @@
 """Datasets whose labels are probabilities: made, cut, stored, read and written."""
 
-import numpy as np
 import pytest
 import torch
 from flow_cases import memberships
@@ -133,14 +132,3 @@ def test_frames_and_torch_datasets():
         ad.LabeledDataset.from_torch(rows, classes=DATA.classes)
     back = ad.LabeledDataset.from_torch(rows, classes=DATA.classes, probabilities=True)
     assert torch.allclose(back.probabilities, P, atol=1e-7)
-
-
-def test_the_density_of_a_class_is_that_of_its_likely_samples():
-    draw = torch.Generator().manual_seed(0)
-    data = ad.datasets.gaussians(30, generator=draw).to(dtype=torch.float64)
-    functional = ad.Internal(by_class=True, bandwidth=0.7)
-    certain = data.replace(probabilities=memberships(data))
-    assert float(functional(certain)) == pytest.approx(float(functional(data)), rel=1e-12)
-    unsure = data.replace(probabilities=torch.full((30, 3), 1 / 3).double())
-    blind = ad.Internal(bandwidth=0.7)(data)  # densities are three times those of thirds
-    assert float(functional(unsure)) == pytest.approx(float(blind) - np.log(3), rel=1e-9)

@@ -327,7 +327,7 @@ class TestNumberOfParticles:
     @pytest.mark.parametrize(
         "functional", [ad.Potential(lambda x, y: torch.log(torch.cosh(x)).sum(1) * (1 + y)),
         ad.Interaction(ad.repulsion()), ad.Interaction(lambda dx, same: torch.log(torch.cosh(dx)).sum(-1)),
-        ad.Internal(2, bandwidth=0.5) + ad.Internal(1, bandwidth=0.5, by_class=True),
+        ad.Internal(2, bandwidth=0.5) + ad.Internal(1, bandwidth=0.5),
         ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.Sinkhorn(tol=1e-10)), ad.OTDD(
         target, cost=ad.GroundCost(label=ad.MeansOnly()), solver=ad.Sinkhorn(tol=1e-10))],
         ids=["potential", "radial", "interaction", "internal", "sinkhorn", "sinkhorn-means"],

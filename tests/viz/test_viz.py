@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -194,7 +195,7 @@ def planar(k: int, seed: int = 0) -> np.ndarray:
 
 def test_a_heat_map_shows_the_distances():
     distances, names = planar(9), list("abcdefghi")
-    (heat,) = viz.pairwise(distances, names).axes
+    (heat,) = viz.pairwise(SimpleNamespace(values=distances, names=names)).axes
     order = [names.index(name) for name in texts(heat.get_yticklabels())]
     assert np.allclose(np.asarray(heat.images[0].get_array()), distances[np.ix_(order, order)])
 
@@ -203,7 +204,8 @@ def test_near_datasets_are_next_to_each_other():
     places = np.random.default_rng(0).normal(size=(9, 2))
     groups = np.random.default_rng(2).permutation([0] * 5 + [1] * 4)
     distances = squareform(pdist(places + 20 * groups[:, None]))
-    (heat,) = viz.pairwise(distances, [f"{g} {k}" for k, g in enumerate(groups)]).axes
+    names = [f"{g} {k}" for k, g in enumerate(groups)]
+    (heat,) = viz.pairwise(SimpleNamespace(values=distances, names=names)).axes
     order = [name[0] for name in texts(heat.get_yticklabels())]
     assert order in (sorted(order), sorted(order, reverse=True))
 
@@ -212,7 +214,7 @@ def test_failed_pairs_are_hatched():
     distances = planar(6)
     distances[1, 4] = distances[4, 1] = np.nan
     distances[1, 2] = distances[2, 1] = np.nan
-    (heat,) = viz.pairwise(distances, list("abcdef")).axes
+    (heat,) = viz.pairwise(SimpleNamespace(values=distances, names="abcdef")).axes
     names = texts(heat.get_yticklabels())
     assert hatched(heat) == {(names.index(a), names.index(b)) for a, b in ("be", "eb", "bc", "cb")}
     assert len(heat.texts) == 36 - 4
@@ -314,10 +316,7 @@ REFUSED = [
     (viz.animation, (ONE, "a.gif"), {"fps": 0}, "fps"),
     (viz.animation, (ONE, "a.gif"), {"target": 3}, "target"),
     (viz.image_grid, ([PICTURES, PICTURES.subset([0, 1])],), {}, "same samples"),
-    (viz.pairwise, (np.zeros((2, 3)), list("ab")), {}, "k, k"),
-    (viz.pairwise, (np.zeros((2, 2)), ["a"]), {}, "names"),
-    (viz.pairwise, ([[0, 1], [2, 0]], ["a", "b"]), {}, "symmetric"),
-    (viz.pairwise, ([[0, -1], [-1, 0]], ["a", "b"]), {}, "negative"),
+    (viz.pairwise, (np.zeros((2, 2)),), {}, "names"),
 ]
 
 

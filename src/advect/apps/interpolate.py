@@ -101,10 +101,6 @@ class Interpolated(Result):
         codes = torch.stack([self.distance.source.y[i], self.distance.target.y[j]], dim=1)
         return codes.unique(dim=0, return_inverse=True)
 
-    def soft(self) -> LabeledDataset:
-        """The same samples with soft labels, and laws of classes instead of pairs of classes."""
-        return self.dataset.replace(law=None, law_index=None, probabilities=self.probabilities)
-
 
 def interpolate(
     a: LabeledDataset,

@@ -161,7 +161,7 @@ def choose_labeling(
     """
     from sklearn.metrics import cohen_kappa_score
 
-    clusters = known = pseudo_labels(data, target=reference).dataset
+    clusters = known = pseudo_labels(data, target=reference)
     kind, y, classes = ANSWERS, answers, reference.classes
     if encoded is not data:
         known = clusters_from_classes(encoded, encoded_reference)

@@ -161,7 +161,7 @@ class Repurposed(Result):
         return self.result.settings
 
     def _summary(self) -> dict[str, Any]:
-        counts = {"samples": len(self.predictions), "classes": len(self.matching.data_classes)}
+        counts = {"samples": len(self.predictions), "classes": len(self.matching.coupling.rows)}
         if self.labeling is None:
             return {**counts, "accuracy on the labels of the flow": self.accuracy}
         return {**counts, "labels": self.labeling.kind, "agreement (κ)": self.labeling.agreement}

@@ -16,7 +16,6 @@ from advect._util.checks import check_count, check_finite, check_known, check_me
 from advect._util.networks import evaluate
 from advect.classes.clustering import seeded
 from advect.data.dataset import LabeledDataset
-from advect.data.laws.linalg import principal_axes
 from advect.errors import InputError
 from advect.spaces.images import layout
 from advect.spaces.steps import Scale
@@ -40,7 +39,7 @@ def points_of(data: LabeledDataset, embedding: Embedded, seed: int) -> np.ndarra
             rows = as_points(oriented_gradients(data.samples.detach()))
             return _principal(rows, min(_EDGES, *rows.shape))
         case "standardized":
-            return Scale.fit("pooled", torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
+            return Scale.fit(torch.from_numpy(x)).apply(torch.from_numpy(x)).numpy()
     if isinstance(embedding, (int, float, np.number)):
         return _principal(x, embedding)
     if isinstance(embedding, str):
@@ -85,22 +84,20 @@ def as_points(rows: Tensor) -> np.ndarray:
 
 def _principal(points: np.ndarray, wanted: Any) -> np.ndarray:
     """Principal components: a number of them, or as many as hold a share of the variance."""
+    from sklearn.decomposition import PCA
+
     n, d = points.shape
-    top = np.abs(points).max() or 1.0
-    points = points / top - (points / top).mean(axis=0)
-    singular, axes = (part.numpy() for part in principal_axes([torch.from_numpy(points)]))
-    if 0 < wanted < 1:
-        variances = np.cumsum(singular**2)
-        count = int(np.searchsorted(variances, wanted * variances[-1])) + 1
-    else:
-        count = check_count("embedding (components, or a share of variance below 1)", wanted)
+    if not 0 < wanted < 1:
+        wanted = check_count("embedding (components, or a share of variance below 1)", wanted)
     refuse_if(
-        count > min(n, d),
+        wanted > min(n, d),
         f"{n} samples of dimension {d} have at most {min(n, d)} principal components",
         f"embedding={wanted}",
         "Lower it, or pass a share of variance such as embedding=0.9.",
     )
-    return points @ axes[:count].T * top
+    top = np.abs(points).max() or 1.0  # squares neither overflow nor vanish
+    with np.errstate(invalid="ignore"):  # shares of a variance of 0
+        return PCA(wanted, svd_solver="full").fit_transform(points / top) * top
 
 
 def oriented_gradients(samples: Tensor, bins: int = 12, cells: int = 9) -> Tensor:

@@ -82,14 +82,6 @@ class ClassMatching:
             reference = data if same else reference.balanced()
         return cls(otdd_classes(data, reference, check_cost(cost) or GroundCost()))
 
-    @property
-    def data_classes(self) -> tuple[Hashable, ...]:
-        return self.coupling.rows
-
-    @property
-    def reference_classes(self) -> tuple[Hashable, ...]:
-        return self.coupling.columns
-
     @cached_property
     def soft(self) -> ClassTable:
         """P(reference class | class of the data), rows; zero for classes without mass."""
@@ -106,14 +98,14 @@ class ClassMatching:
         values = self.coupling.values
         masses = values.sum(axis=axis, keepdims=True)
         table = np.divide(values, masses, out=np.zeros_like(values), where=masses > 0)
-        return ClassTable(table, self.data_classes, self.reference_classes)
+        return ClassTable(table, self.coupling.rows, self.coupling.columns)
 
     @cached_property
     def hard(self) -> dict[Hashable, Hashable]:
         """The reference class with most of the mass of each class of the data that has any."""
         return {
-            name: self.reference_classes[int(row.argmax())]
-            for name, row in zip(self.data_classes, self.coupling.values, strict=True)
+            name: self.coupling.columns[int(row.argmax())]
+            for name, row in zip(self.coupling.rows, self.coupling.values, strict=True)
             if row.sum() > 0
         }
 
@@ -142,7 +134,7 @@ class ClassMatching:
             ['low', 'neither']
         """
         probabilities = self.apply(scores)
-        return [self.data_classes[row.argmax()] if row.any() else unknown for row in probabilities]
+        return [self.coupling.rows[row.argmax()] if row.any() else unknown for row in probabilities]
 
     def as_layer(self, *, dtype: torch.dtype = torch.float32) -> torch.nn.Linear:
         """The final linear layer of the paper, k → k' without bias, after a layer of probabilities.
@@ -165,13 +157,13 @@ class ClassMatching:
 
     def _probabilities(self, scores: Any) -> np.ndarray:
         """Rows of probabilities of the reference classes."""
-        k = len(self.reference_classes)
+        k = len(self.coupling.columns)
         try:
             array: Any = np.asarray(scores.detach().cpu() if torch.is_tensor(scores) else scores)
         except ValueError:
             array = np.empty(0)
         if array.ndim == 1 and len(array):
-            array = np.eye(k)[codes_of(array, self.reference_classes)]
+            array = np.eye(k)[codes_of(array, self.coupling.columns)]
         refuse_if(
             not (array.ndim == 2 and array.shape[1] == k and np.isfinite(array).all()),
             f"scores must be finite probabilities (n, {k}) of the reference classes, or labels",

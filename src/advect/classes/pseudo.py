@@ -8,16 +8,13 @@ nor local scales, and finds fewer labels of images."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from advect._util.checks import check_count, check_positive, refuse_if
-from advect._util.result import Result, Table
 from advect.classes.clustering import (
-    as_clusterer,
     clusters,
     join_nearest,
     neighbor_graph,
@@ -32,38 +29,6 @@ _NEIGHBORS = 10  # samples whose clusters give the soft labels of a sample
 _REACHED = 1e-6  # of the highest score; far above the error of conjugate gradients
 
 
-@dataclass(frozen=True, eq=False)
-class PseudoLabels(Result):
-    """Clusters as labels, the result of ``pseudo_labels``.
-
-    Attributes:
-        dataset: the samples and weights, labeled by clusters 0 … k − 1, the largest first.
-        method: name of the clusterer.
-    """
-
-    dataset: LabeledDataset
-    method: str
-    title = "Pseudo-labels"
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The cluster of each sample, (n,) int64."""
-        return self.dataset.y.cpu().numpy()
-
-    @property
-    def n_clusters(self) -> int:
-        """The number of clusters."""
-        return len(self.dataset.classes)
-
-    def _summary(self) -> dict[str, Any]:
-        sizes = {"samples": len(self.dataset), "clusters": self.n_clusters}
-        return {**sizes, "method": self.method}
-
-    def _tables(self) -> list[Table]:
-        rows = list(self.dataset.counts.items())
-        return [Table("Clusters", ("cluster", "samples"), rows)]
-
-
 def pseudo_labels(
     data: LabeledDataset,
     clusterer: Any = "spectral",
@@ -73,7 +38,7 @@ def pseudo_labels(
     embedding: Embedded = "auto",
     seed: int = 0,
     soft: bool = False,
-) -> PseudoLabels:
+) -> LabeledDataset:
     """Label data by the clusters of its features. Its own labels and weights are ignored.
 
     Use it before a flow or a distance if one dataset has no labels. ``ClassMatching`` finds the class
@@ -97,7 +62,7 @@ def pseudo_labels(
             nearest neighbours and itself.
 
     Returns:
-        ``PseudoLabels``: the labeled dataset and the clusters.
+        The samples and weights, labeled by clusters 0 … k − 1, the largest first.
 
     Raises:
         InputError: an unknown clusterer, no number of clusters or more than different samples, a
@@ -107,28 +72,28 @@ def pseudo_labels(
         >>> import advect as ad
         >>> digits = ad.datasets.load("digits", n=500)
         >>> found = ad.pseudo_labels(digits, target=digits, embedding=0.9)
-        >>> found.n_clusters, found.method
-        (10, 'spectral')
+        >>> found.classes
+        (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
         >>> from sklearn.metrics import adjusted_rand_score
-        >>> adjusted_rand_score(digits.labels, found.codes) > 0.5       # by the true labels
+        >>> adjusted_rand_score(digits.labels, found.labels) > 0.5       # by the true labels
         True
     """
-    as_clusterer(clusterer)
-    by_name = clusterer in ("spectral", "kmeans")
-    method = clusterer if isinstance(clusterer, str) else type(clusterer).__name__
+    number = number_option(clusterer)
     seed = check_count("seed", seed, least=0)
     k = None if n_clusters is None else check_count("n_clusters", n_clusters)
     if target is not None:
         k = sum(count > 0 for count in check_dataset("target", target).counts.values())
     refuse_if(
-        k == 0 or (k is None and by_name) or None not in (n_clusters, target),
+        k == 0
+        or (k is None and clusterer in ("spectral", "kmeans"))
+        or None not in (n_clusters, target),
         "the number of clusters must be n_clusters or that of the classes of target",
         f"n_clusters={n_clusters}, target={target}",
         "Pass one of them.",
     )
     refuse_if(
-        k is not None and not number_option(clusterer),
-        f"{method} finds the number of clusters itself",
+        k is not None and not number,
+        "this clusterer finds the number of clusters itself",
         f"{k} clusters",
         "Leave n_clusters and target out, or use another clusterer.",
     )
@@ -144,13 +109,12 @@ def pseudo_labels(
     codes = renumbered(join_nearest(points, codes, 1))
     y = torch.as_tensor(codes, device=data.x.device)
     dataset = data.replace(y=y, classes=tuple(range(codes.max() + 1)), law=None, law_index=None)
-    if soft:
-        from sklearn.neighbors import KNeighborsClassifier
+    if not soft:
+        return dataset
+    from sklearn.neighbors import KNeighborsClassifier
 
-        near = KNeighborsClassifier(min(_NEIGHBORS + 1, len(points))).fit(points, codes)
-        proportions = torch.as_tensor(near.predict_proba(points), device=data.x.device)
-        dataset = dataset.replace(y=y, probabilities=proportions)
-    return PseudoLabels(dataset, method)
+    near = KNeighborsClassifier(min(_NEIGHBORS + 1, len(points))).fit(points, codes)
+    return dataset.replace(probabilities=near.predict_proba(points))
 
 
 def renumbered(codes: np.ndarray) -> np.ndarray:

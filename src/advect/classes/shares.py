@@ -152,9 +152,8 @@ class ClassShares(Result):
             yield _mixture(confusion, seen @ target_rows, present), within, seen
 
     def _summary(self) -> dict[str, Any]:
-        converged = "yes" if self.converged else "no"
         state = {"misfit": self.misfit, "p-value": self.p_value}
-        return {**state, "mass left": self.mass_left, "converged": converged}
+        return {**state, "mass left": self.mass_left, "converged": self.converged}
 
     def _tables(self) -> list[Table]:
         errors = self.standard_error(generator=torch.Generator().manual_seed(0)).tolist()

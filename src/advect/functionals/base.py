@@ -110,12 +110,6 @@ class Functional(Shown):
         return NotImplemented
 
     def __mul__(self, factor: float) -> Scaled:
-        refuse_if(
-            isinstance(factor, Functional),
-            "a functional is scaled by a number",
-            type(factor).__name__,
-            "Add functionals; multiply by floats.",
-        )
         return Scaled(factor, self)
 
     __rmul__ = __mul__
@@ -164,13 +158,8 @@ class Sum(Functional):
     """F_1 + F_2 + …; terms of the same name are numbered."""
 
     def __init__(self, *functionals: Functional) -> None:
-        self.functionals = tuple(part for whole in functionals for part in whole.parts)
-        refuse_if(
-            not self.functionals,
-            "a sum needs at least one functional",
-            "none",
-            "Pass functionals.",
-        )
+        self.functionals = parts = tuple(part for whole in functionals for part in whole.parts)
+        refuse_if(not parts, "a sum needs at least one functional", "none", "Pass functionals.")
         self.name = " + ".join(part.name for part in self.functionals)
         self.target = next((p.target for p in self.functionals if p.target is not None), None)
         self.stochastic = any(part.stochastic for part in self.functionals)

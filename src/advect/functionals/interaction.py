@@ -1,7 +1,7 @@
 """Interaction energies W(ρ) = ½ ∬ W(z − z') dρ dρ (paper, eq. 11 and section 4), and ready-made ones.
 
-Pairs are visited in blocks of rows, and the gradient of each block is taken at once, so that memory does
-not grow with n²."""
+Pairs are visited in blocks of rows, which are computed again in a backward pass, so that memory does not
+grow with n²."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from advect._util.checks import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre, root
-from advect.errors import InputError
 from advect.functionals.base import Functional
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]
@@ -26,9 +26,6 @@ class Differences:
     """A pair function of the differences x − x', given by its ``profile`` W(dx, same_label)."""
 
     profile: PairFunction
-
-    def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
-        return self.profile(dx, same)
 
     def width(self, dim: int) -> int:
         """Numbers for each pair in the largest temporary."""
@@ -44,9 +41,6 @@ class Radial(Differences):
     """A pair function of the squared distance, W = profile(‖x − x'‖², same_label): no (n, n, d)
     differences are formed. Use it wherever W has no direction.
     """
-
-    def __call__(self, dx: Tensor, same: Tensor) -> Tensor:
-        return self.profile(dx.square().sum(dim=-1), same)
 
     def width(self, dim: int) -> int:
         return 1
@@ -70,52 +64,37 @@ class Interaction(Functional):
         0.5
     """
 
-    def __init__(self, w: PairFunction) -> None:
+    def __init__(self, w: PairFunction | Differences) -> None:
+        self.w, self._pairs = w, w if isinstance(w, Differences) else Differences(w)
         refuse_if(
-            not callable(w),
+            not callable(self._pairs.profile),
             "an interaction must be callable",
             type(w).__name__,
             "Pass a function w(dx, same_label).",
         )
-        self.w = w
-        self._pairs = w if isinstance(w, Differences) else Differences(w)
 
     def __call__(self, rho: LabeledDataset) -> Tensor:
-        x, gradient = rho.x.detach(), torch.zeros_like(rho.x)
         require_labels(rho, "an interaction of classes")
         # Only differences count. Without a common centre, a large offset would cost digits.
-        x = x - mass_centre(x, rho.weights)
-        total = torch.zeros((), dtype=torch.float64, device=x.device)
-        width = len(rho) * self._pairs.width(rho.dim)
-        for rows in torch.arange(len(rho), device=x.device).split(max(1, _BLOCK_ENTRIES // width)):
-            value, left, right = self._block(rho, x, rows, rho.x.requires_grad)
-            total = total + value
-            gradient[rows] += left
-            gradient += right
-        if not rho.x.requires_grad:
-            return total
-        # ⟨x, g⟩ has the gradient g that the blocks have computed. Its value cancels.
-        carrier = (rho.x * gradient).sum()
-        return total + carrier - carrier.detach()
+        x = rho.x - mass_centre(rho.x.detach(), rho.weights)
 
-    def _block(
-        self, rho: LabeledDataset, x: Tensor, rows: Tensor, needs_grad: bool
-    ) -> tuple[Tensor, Tensor | float, Tensor | float]:
-        with torch.set_grad_enabled(needs_grad):
-            left, right = x[rows].requires_grad_(needs_grad), x.clone().requires_grad_(needs_grad)
+        def energy(rows: Tensor) -> Tensor:
             same = rho.y[rows][:, None] == rho.y
-            values = self._pairs.between(left, right, same)
-            if values.shape != same.shape:
-                raise InputError(
-                    f"w(dx, same) must return shape {tuple(same.shape)}",
-                    tuple(values.shape),
-                    "Sum over the last axis of dx.",
-                )
-            value = 0.5 * (rho.weights[rows][:, None] * rho.weights * values).sum()
-            if not value.requires_grad:
-                return value, 0.0, 0.0
-            ends = torch.autograd.grad(value, (left, right), materialize_grads=True)
-            return value.detach(), ends[0], ends[1]
+            values = self._pairs.between(x[rows], x, same)
+            refuse_if(
+                values.shape != same.shape,
+                f"w(dx, same) must return shape {tuple(same.shape)}",
+                tuple(values.shape),
+                "Sum over the last axis of dx.",
+            )
+            return 0.5 * (rho.weights[rows][:, None] * rho.weights * values).sum()
+
+        width = len(rho) * self._pairs.width(rho.dim)
+        blocks = torch.arange(len(rho), device=x.device).split(max(1, _BLOCK_ENTRIES // width))
+        total = 0 * x.sum(dtype=torch.float64)  # has a gradient, even if w has none
+        for rows in blocks:
+            total = total + checkpoint(energy, rows, use_reentrant=False, preserve_rng_state=False)
+        return total
 
 
 def repulsion(length: float = 1.0) -> Radial:

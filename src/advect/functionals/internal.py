@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from advect._util.checks import check_positive, refuse_if
-from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.dataset import LabeledDataset
 from advect.data.laws import estimate_gaussians
 from advect.data.laws.linalg import squared_distances
 from advect.functionals.base import Functional, State
@@ -36,7 +36,6 @@ class Internal(Functional):
         bandwidth: the kernel width h, in the units of the features; by default Silverman's rule for
             the samples that a flow starts with. A small width needs many particles in each ball of
             radius h.
-        by_class: use the density of each class alone, as the density of z = (x, y).
 
     Example:
         >>> import torch, advect as ad
@@ -47,16 +46,14 @@ class Internal(Functional):
         True
     """
 
-    def __init__(
-        self, power: float = 1.0, *, bandwidth: float | None = None, by_class: bool = False
-    ) -> None:
+    def __init__(self, power: float = 1.0, *, bandwidth: float | None = None) -> None:
         refuse_if(
             check_positive("power", power) < 1,
             "power must be at least 1",
             power,
             "Use 1 for the entropy and 2 for the porous medium equation.",
         )
-        self.power, self.by_class = power, by_class
+        self.power = power
         self.bandwidth = None if bandwidth is None else check_positive("bandwidth", bandwidth)
 
     def begin(self, rho: LabeledDataset) -> State:
@@ -73,14 +70,6 @@ class Internal(Functional):
         mass = rho.weights.clamp_min(torch.finfo(rho.x.dtype).tiny)
         squares = squared_distances(rho.x, rho.x, (rho.weights, rho.weights))
         logs = mass.log().to(rho.x.dtype) - squares / (2 * width**2)  # log w_j φ up to a constant
-        if self.by_class:
-            require_labels(rho, "Internal(by_class=True)")
-            if rho.probabilities is not None:
-                # The probability that two samples have the same label.
-                probabilities = rho.probabilities.to(logs)
-                logs = logs + (probabilities @ probabilities.T).log()
-            else:
-                logs = logs.masked_fill(rho.y[:, None] != rho.y, -math.inf)
         log_density = torch.logsumexp(logs, dim=1) - rho.dim / 2 * math.log(2 * math.pi * width**2)
         m = self.power
         values = log_density if m == 1 else torch.exp((m - 1) * log_density) / (m - 1)

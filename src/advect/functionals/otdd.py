@@ -76,15 +76,13 @@ class OTDD(Functional):
     ) -> None:
         self.target, self._by_default = check_dataset("target", target), cost is None
         solver = check_solver(solver or Sinkhorn(tol=defaults.LOOK.tol))
-        if group is not None:
-            what, remedy = "a sharded flow needs a Sinkhorn solver", "Pass ad.Sinkhorn(epsilon=…)."
-            check_kind(what, solver, Sinkhorn, remedy)
-        if memory_limit is not None:
-            as_bytes(memory_limit)
+        as_bytes(memory_limit)  # an error at once for a wrong limit
         ground = cost_for(cost, target)
         self.stochastic, self.curved = solver.stochastic, not ground.feature_cost.linear
         self.transport = Transport(ground, solver, memory_limit)
         if group is not None:
+            what, remedy = "a sharded flow needs a Sinkhorn solver", "Pass ad.Sinkhorn(epsilon=…)."
+            check_kind(what, solver, Sinkhorn, remedy)
             self.transport = ShardedTransport(ground, solver, memory_limit, group)
 
     @property

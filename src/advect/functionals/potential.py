@@ -13,7 +13,6 @@ from torch import Tensor
 
 from advect._util.checks import check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.functionals.base import Functional
 
 PotentialFunction = Callable[[Tensor, Tensor], Tensor]
@@ -81,12 +80,12 @@ def affine_norm(
     """
     a = torch.as_tensor(matrix)
     b = torch.zeros(a.shape[:-1], dtype=a.dtype) if offset is None else torch.as_tensor(offset)
-    if a.ndim not in (2, 3) or b.ndim not in (1, 2) or a.shape[-2] != b.shape[-1]:
-        raise InputError(
-            "matrix must be (e, d) or (k, e, d) and offset (e,) or (k, e)",
-            f"shapes {tuple(a.shape)} and {tuple(b.shape)}",
-            "Give both the same e.",
-        )
+    refuse_if(
+        a.ndim not in (2, 3) or b.ndim not in (1, 2) or a.shape[-2] != b.shape[-1],
+        "matrix must be (e, d) or (k, e, d) and offset (e,) or (k, e)",
+        f"shapes {tuple(a.shape)} and {tuple(b.shape)}",
+        "Give both the same e.",
+    )
 
     def v(x: Tensor, y: Tensor) -> Tensor:
         a_x, b_x = a.to(x), b.to(x)
@@ -162,12 +161,13 @@ def collapse(dimension: int, value: float = 0.0) -> PotentialFunction:
 
 
 def _check_labeled(who: str, y: Tensor) -> None:
-    if bool((y < 0).any()):
-        raise InputError(
-            f"{who} needs a label for each sample",
-            f"{int((y < 0).sum())} without",
-            "Label them, or remove them first.",
-        )
+    missing = int((y < 0).sum())
+    refuse_if(
+        missing,
+        f"{who} needs a label for each sample",
+        f"{missing} without",
+        "Label them, or remove them first.",
+    )
 
 
 def _is_among(y: Tensor, classes: Sequence[int]) -> Tensor:

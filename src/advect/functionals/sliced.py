@@ -21,13 +21,10 @@ from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import law_rows, require_classes, require_hard
 from advect.data.laws import class_shares
 from advect.data.laws.linalg import mass_centre, root
-from advect.errors import InputError
 from advect.functionals.base import Functional, State
 from advect.transport.transport import check_dataset
 
 ENTRIES = 2_000_000  # numbers in an array of a group of projections
-FOLDS = 5  # cross-fitting of the weight of the control variate
-MIN_CONTROLLED = 50  # lines; fewer say little about that weight
 
 
 @dataclass(frozen=True)
@@ -84,13 +81,13 @@ def sliced_otdd(
         values = slices.energies(source, target, generator, reduce_noise=True)
     energy = float(values.mean())
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    if not math.isfinite(energy):
-        sizes = [float(data.x.abs().max()) for data in (source, target)]
-        raise InputError(
-            "a sliced distance must be finite",
-            f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
-            'Standardize the features: ad.harmonize(source, target, scale="pooled").',
-        )
+    sizes = [float(data.x.abs().max()) for data in (source, target)]
+    refuse_if(
+        not math.isfinite(energy),
+        "a sliced distance must be finite",
+        f"{energy}, of features up to {sizes[0]:.3g} and {sizes[1]:.3g}",
+        'Standardize the features: ad.harmonize(source, target, scale="pooled").',
+    )
     return SlicedDistance(max(energy, 0.0), error, len(values))
 
 
@@ -167,7 +164,13 @@ class _Slices:
         reduce_noise: bool = False,
     ) -> Tensor:
         """½ · 3d · W₂² along each line, (p,) float64, minus a control variate if there is one."""
-        self._check(a, b)
+        what, got = (
+            "both datasets must live in one feature space",
+            f"dimensions {a.dim} and {b.dim}",
+        )
+        refuse_if(a.dim != b.dim, what, got, "Use ad.harmonize first.")
+        for data in (a, b) if self.label_weight else ():
+            check_label_laws(data, "a sliced distance with labels")
         n_parts = 3 if self.label_weight > 0 else 1  # numbers that describe a sample on a line
         theta, psi = (
             torch.randn(size, self.n_projections, generator=generator, dtype=torch.float64)
@@ -181,62 +184,18 @@ class _Slices:
         def squares(start: int) -> Tensor:
             group = slice(start, start + group_size)
             directions = theta[:, group].to(centre), psi[:, group].to(centre)
-            x, y = (self._project(data, centre, *directions) for data in (a, b))
+            x, y = (on_lines(data, centre, *directions, self.label_weight) for data in (a, b))
             return wasserstein_1d(x, y, a.weights, b.weights)
 
+        # Groups are computed again in a backward pass, so that memory does not grow with them.
+        options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
         starts = range(0, self.n_projections, group_size)
-        if torch.is_grad_enabled() and any(
-            data.x.requires_grad or (data.law is not None and data.law.requires_grad)
-            for data in (a, b)
-        ):
-            # Groups are computed again in the backward pass, so that memory does not grow with them.
-            groups = [
-                checkpoint(squares, start, use_reentrant=False, preserve_rng_state=False)
-                for start in starts
-            ]
-        else:
-            groups = [squares(start) for start in starts]
-        values = torch.cat(groups)
+        values = torch.cat([checkpoint(squares, start, **options) for start in starts])
         scale = float(n_parts * a.dim)
         if not reduce_noise:
             return scale * values / 2
         control, expected = self._control(a, b, centre, theta, psi)
-        return controlled(scale * values, scale * control, scale * expected) / 2
-
-    def _check(self, a: LabeledDataset, b: LabeledDataset) -> None:
-        refuse_if(
-            a.dim != b.dim,
-            "both datasets must live in one feature space",
-            f"dimensions {a.dim} and {b.dim}",
-            "Use ad.harmonize first.",
-        )
-        who = "a sliced distance with labels"
-        for data in (a, b) if self.label_weight else ():
-            if data.law is None:
-                require_classes(data, who)
-                require_labels(data, who)
-            require_hard(data, who)
-
-    def _project(self, data: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor) -> Tensor:
-        """The number of each sample on each line, (p, n)."""
-        features = ((data.x - centre) @ theta).T
-        if not self.label_weight:
-            return features * psi[0][:, None]
-        if data.law is not None:
-            means = theta.T @ (data.law.means - centre).to(theta).T
-            deviations = root(data.law.covariance.along(theta))
-        else:
-            # Moments of each class along the lines, (p, k), from the projected samples.
-            images = features.detach() if data.fixed_laws else features
-            weights, scales = (
-                part.to(theta) for part in class_shares(data.y, data.weights, len(data.classes))
-            )
-            zeros = images.new_zeros(len(images), len(data.classes))
-            means = zeros.index_add(1, data.y, weights * images)
-            spread = (images - means[:, data.y]) * scales
-            deviations = root(zeros.index_add(1, data.y, spread.square()))
-        labels = psi[1][:, None] * means + psi[2][:, None] * deviations
-        return psi[0][:, None] * features + math.sqrt(self.label_weight) * labels[:, law_rows(data)]
+        return scale * (values - control + expected) / 2
 
     def _control(
         self, a: LabeledDataset, b: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor
@@ -244,7 +203,7 @@ class _Slices:
         """The squared difference of means along each line, (p,), and its expectation.
 
         On a line W₂² is the squared difference of means plus W₂² of the centred parts. The first
-        part has most of the noise, and its expectation is known.
+        part has most of the noise, and its expectation takes its place.
         """
         features, laws = [], []
         for data in (a, b):
@@ -266,43 +225,46 @@ class _Slices:
         return along.square(), expected / (len(psi) * len(gap))
 
 
-def controlled(values: Tensor, control: Tensor, expected: Tensor) -> Tensor:
-    """Values minus a control variate: v_l − β_l (c_l − E c), (p,).
+def check_label_laws(data: LabeledDataset, who: str) -> None:
+    """An error unless every sample has one label, or a law of its own."""
+    for require in (require_classes, require_labels) if data.law is None else ():
+        require(data, who)
+    require_hard(data, who)
 
-    β_l is found by regression on the other folds, so that β_l and c_l are independent and nothing
-    is biased. It is clamped to [0, 1].
-    """
-    if len(values) < MIN_CONTROLLED:
-        return values
-    fold = torch.arange(len(values), device=values.device) % FOLDS
-    others = (fold != torch.arange(FOLDS, device=values.device)[:, None]).to(values)
-    others = others / others.sum(dim=1, keepdim=True)
-    # in units of the control: squares of small or large numbers would vanish or overflow
-    size = control.abs().max()
-    unit = torch.where(size > 0, size, 1)
-    c, v = control / unit, values / unit
-    c, v = c - (others @ c)[:, None], v - (others @ v)[:, None]
-    spread = (others * c.square()).sum(dim=1)
-    slope = (others * c * v).sum(dim=1) / torch.where(spread > 0, spread, 1)
-    return values - slope.clamp(0, 1)[fold] * (control - expected)
+
+def on_lines(
+    data: LabeledDataset, centre: Tensor, theta: Tensor, psi: Tensor, label_weight: float
+) -> Tensor:
+    """The number of each sample on each line, (p, n), for directions (d, p) and (3, p)."""
+    features = ((data.x - centre) @ theta).T
+    if not label_weight:
+        return features * psi[0][:, None]
+    if data.law is not None:
+        means = theta.T @ (data.law.means - centre).to(theta).T
+        deviations = root(data.law.covariance.along(theta))
+    else:
+        # Moments of each class along the lines, (p, k), from the projected samples.
+        images = features.detach() if data.fixed_laws else features
+        weights, scales = (
+            part.to(theta) for part in class_shares(data.y, data.weights, len(data.classes))
+        )
+        zeros = images.new_zeros(len(images), len(data.classes))
+        means = zeros.index_add(1, data.y, weights * images)
+        spread = (images - means[:, data.y]) * scales
+        deviations = root(zeros.index_add(1, data.y, spread.square()))
+    labels = psi[1][:, None] * means + psi[2][:, None] * deviations
+    return psi[0][:, None] * features + math.sqrt(label_weight) * labels[:, law_rows(data)]
 
 
 def wasserstein_1d(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """W₂² between rows of x (p, n) with weights a and rows of y (p, m) with weights b, by sorting;
     (p,) float64, differentiable in x and y.
     """
+    import ot
+
     # Points without mass are dropped: rounding would give them some.
     x, a, y, b = x[:, a > 0], a[a > 0], y[:, b > 0], b[b > 0]
-    (x, x_order), (y, y_order) = x.sort(dim=1), y.sort(dim=1)
-    n, m = x.shape[1], y.shape[1]
     uniform = [bool((w - 1 / len(w)).abs().max() < 1e-12 / len(w)) for w in (a, b)]
-    if n == m and all(uniform):
-        return (x - y).double().square().mean(dim=1)
-    # Merge the levels of both distribution functions: between two of them the plan is constant.
-    below_x, below_y = a[x_order].cumsum(dim=1), b[y_order].cumsum(dim=1)
-    levels = torch.cat([below_x, below_y], dim=1).sort(dim=1)[0]
-    masses = levels.diff(dim=1, prepend=levels.new_zeros(len(levels), 1))
-    middles = levels - masses / 2
-    at_x = torch.searchsorted(below_x, middles).clamp_max(n - 1)
-    at_y = torch.searchsorted(below_y, middles).clamp_max(m - 1)
-    return (masses * (x.gather(1, at_x) - y.gather(1, at_y)).double().square()).sum(dim=1)
+    if len(a) == len(b) and all(uniform):
+        return (x.sort(dim=1)[0] - y.sort(dim=1)[0]).double().square().mean(dim=1)
+    return torch.as_tensor(ot.wasserstein_1d(x.double().T, y.double().T, a, b, p=2))

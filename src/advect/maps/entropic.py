@@ -50,9 +50,6 @@ class EntropicMap(Map, kind="entropic"):
             around them. ``"mean"`` averages these, a logistic regression and a random forest that
             are fitted on the labeled first states; it is better with a few hundred labels.
 
-    Attributes:
-        epsilon_: regularization in units of the cost.
-
     Example:
         >>> import torch, advect as ad
         >>> start = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
@@ -152,7 +149,6 @@ class EntropicMap(Map, kind="entropic"):
     def _prepare(self) -> None:
         """Plans to the fitted states and the classifier, after a fit or from a file."""
         first, last = self._standard_states()
-        self.epsilon_ = self._epsilon * self._scale**2
         complete = [bool(side.labeled.all()) for side in (first, last)]
         self._with_labels = self.label_weight > 0 and all(complete)
         self.classes_ = first.classes if complete[0] else ()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, refuse_if
+from advect._util.checks import refuse_if
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
@@ -28,7 +28,6 @@ _BATCH_SIZE = 128
 _PAIRED_AT_ONCE = 1024  # samples of each dataset that a PairSampler pairs
 _HIDDEN_LABELS = 0.5  # share of the pairs whose label is hidden in training
 _ODE_STEPS = 10
-_MAX_ODE_STEPS = 1000
 
 
 @dataclass(eq=False)
@@ -117,7 +116,7 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
                     schedule.step()
                     advance(1)
         self.classes_ = classes
-        self.freeze(carrier)
+        self.network_ = carrier.eval().requires_grad_(False)
 
     def _loss(self, carrier: Carrier, pairs: Pairs, generator: torch.Generator) -> Tensor:
         (x0, x1, codes, _), n, device = pairs, len(pairs.x0), carrier.centre.device
@@ -133,15 +132,10 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
         return (carrier.standard(x, times.to(device), codes) - target.float()).square().mean()
 
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Carrier:
-        n_steps = check_count("ode_steps", facts["ode_steps"])  # an option of advect 0.2
-        if n_steps > _MAX_ODE_STEPS:
-            raise ValueError(f"{n_steps} steps")
+        if facts.get("ode_steps", _ODE_STEPS) != _ODE_STEPS:  # an option of advect 0.2
+            raise ValueError(f"{facts['ode_steps']} steps, which need advect 0.2")
         k = len(self.classes_)
-        return Carrier(Velocity(shape, k, self.width), k, n_steps, *statistics)
-
-    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, facts = super().pack()
-        return tensors, facts | {"ode_steps": self.network_.n_steps}
+        return Carrier(Velocity(shape, k, self.width), k, _ODE_STEPS, *statistics)
 
 
 def _sampled(pairs: PairSampler, position: Tensor, generator: torch.Generator) -> Iterator[Pairs]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_count, check_non_negative
+from advect._util.checks import check_count
 from advect._util.progress import Progress, track
 from advect.data.dataset import LabeledDataset
 from advect.maps.base import Map
@@ -210,18 +210,12 @@ class NetworkMap(Map, kind=""):
 
     def __post_init__(self) -> None:
         for name, least in self.options.items():
-            value = getattr(self, name)
-            if least is None:
-                setattr(self, name, check_non_negative(name, value))
-            else:
-                setattr(self, name, check_count(name, value, least))
+            value, whole = getattr(self, name), least is not None
+            setattr(self, name, check_count(name, value, least or 0, whole))
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Standardized:
         """The module without its weights, from the facts of a file."""
-
-    def freeze(self, module: Standardized) -> None:
-        self.network_ = module.eval().requires_grad_(False)
 
     def move(self, x: Tensor, codes: Tensor) -> Tensor:
         samples, like = x.reshape(len(x), *self.network_.centre.shape), self.network_.centre.device
@@ -241,7 +235,7 @@ class NetworkMap(Map, kind=""):
         with torch.device("meta"):  # no memory until the weights are known to fit
             module = self.build(shape, statistics, facts)
         module.load_state_dict(tensors, assign=True)
-        self.freeze(module)
+        self.network_ = module.eval().requires_grad_(False)
 
 
 @dataclass(eq=False)
@@ -305,7 +299,7 @@ class NeuralMap(NetworkMap, kind="neural"):
                             advance(self.epochs - epoch)
                             break
         assert chosen is not None
-        self.freeze(chosen)
+        self.network_ = chosen.eval().requires_grad_(False)
         self.held_out_error_ = best
 
     def build(self, shape: tuple[int, ...], statistics: list[Tensor], facts: Any) -> Pushforward:

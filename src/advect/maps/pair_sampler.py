@@ -144,18 +144,6 @@ class PairSampler:
             present = present[self.partners.sum(dim=1)[present] > 0]
         return tuple(present.tolist())
 
-    def mixed(self, y0: Any, y1: Any) -> float:
-        """The share of pairs whose classes are not ``partners``.
-
-        Example:
-            >>> import advect as ad
-            >>> data = ad.LabeledDataset([[0.0], [1.0]], ["a", "b"])
-            >>> ad.PairSampler(data, data).mixed(["a", "a", "b", "b"], ["a", "b", "b", "b"])
-            0.25
-        """
-        first, last, shares = self._codes(y0, y1, len(y0), len(y1))
-        return float((shares[first, last] == 0).double().mean())
-
     def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]:
         """Pairs of a batch by features alone: x0[i], x1[j]."""
         i, j = _draw(self.plan(x0, x1), replace, self.generator)

@@ -42,7 +42,6 @@ TITLES = {
 SHARE_COLUMNS = ("share", "confusion", "coverage", "memorised")
 _SENSES: dict[str, Sense] = {"coverage": "low", "share": "both", "density": "both"}  # others: high
 _FEW = 10  # samples of a class below which a note is added
-_BEYOND = "beyond the floor"
 
 
 @dataclass(frozen=True)
@@ -86,14 +85,6 @@ class Column:
     def beyond(self) -> tuple[Hashable, ...]:
         """Classes beyond their floor."""
         return tuple(name for name, entry in self.classes.items() if entry.beyond)
-
-    @property
-    def verdict(self) -> str:
-        """Beyond the floor if the overall value or that of any class is."""
-        states = [entry.beyond for entry in (self.overall, *self.classes.values())]
-        if any(states):
-            return _BEYOND
-        return "within the floor" if False in states else "unknown"
 
     def _cell(self, entry: Entry | None) -> str:
         """Value, floor in brackets, and * if it is beyond."""
@@ -144,14 +135,10 @@ class Compared(Result):
         return tuple(sorted(self.counts, key=beyond.count, reverse=True))
 
     @property
-    def verdicts(self) -> dict[str, str]:
-        """Verdict of each column."""
-        return {name: column.verdict for name, column in self.columns.items()}
-
-    @property
     def beyond(self) -> tuple[str, ...]:
-        """Names of the columns beyond their floor."""
-        return tuple(name for name, verdict in self.verdicts.items() if verdict == _BEYOND)
+        """Names of the columns whose overall value, or that of any class, is beyond its floor."""
+        columns = self.columns.items()
+        return tuple(name for name, each in columns if each.beyond or each.overall.beyond)
 
     def __getitem__(self, cell: tuple[str, Hashable]) -> Entry:
         """``result["coverage", "cat"]``: the entry of a column and a class."""
@@ -172,8 +159,7 @@ class Compared(Result):
         return pd.DataFrame(self.records())
 
     def to_dict(self) -> dict[str, Any]:
-        more = {"verdicts": self.verdicts, "records": self.records(), "copies": self.copies}
-        return super().to_dict() | plain(more)
+        return super().to_dict() | plain({"records": self.records(), "copies": self.copies})
 
     def figures(self) -> dict[str, Any]:
         table = import_module("advect.viz").class_table(self.confusion)

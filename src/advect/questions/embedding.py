@@ -22,13 +22,11 @@ from torch import Tensor
 
 from advect._util.checks import check_count, check_finite, check_non_negative, refuse_if
 from advect._util.result import Result
-from advect.data.dataset import LabeledDataset, require_labels
+from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.data.labels import law_rows, require_classes, require_hard
-from advect.data.laws.linalg import root
-from advect.data.laws.moments import Moments
 from advect.errors import InputError
-from advect.spaces import FeatureSpace
+from advect.functionals.sliced import check_label_laws, on_lines
+from advect.spaces import FeatureSpace, harmonize
 from advect.spaces.images import layout
 from advect.transport.transport import check_dataset
 
@@ -138,38 +136,18 @@ class Slices:
 
     def embedding(self, data: LabeledDataset) -> DatasetEmbedding:
         """The embedding of a dataset in the space of the directions."""
-        n, n_psi = len(data), self.psi.shape[1]
-        features = data.x.detach().cpu().double() @ self.theta  # (n, p)
-        masses, shifts, rows = data.weights.cpu(), None, torch.zeros(0)
         if self.label_weight:
-            given = (require_classes, require_labels) if data.law is None else ()
-            for require in (*given, require_hard):
-                require(data, "an embedding with labels")
-            rows = law_rows(data).cpu()
-            laws = torch.stack([part.T for part in self._laws(data, features)], dim=1)  # (p, 2, k)
-            shifts = math.sqrt(self.label_weight) * self.psi[:, :, 1:] @ laws  # (p, q, k)
-        block = max(1, _BLOCK_SIZE // (n * n_psi))
+            check_label_laws(data, "an embedding with labels")
+        data = data.replace(x=data.x.detach()).to("cpu", torch.float64)
+        psi = self.psi.flatten(0, 1).T  # (3, lines), or (1, lines)
+        theta, origin = self.theta.repeat_interleave(len(psi), dim=1), torch.zeros(data.dim)
         parts = []
-        for start in range(0, self.theta.shape[1], block):
-            chosen = slice(start, start + block)
-            values = self.psi[chosen, :, :1] * features.T[chosen, None]  # (g, q, n)
-            if shifts is not None:
-                values = values + shifts[chosen][:, :, rows]
-            parts.append(quantile_means(values, masses, self.n_levels).flatten())
-        factor = self.psi.shape[2] * self.theta.shape[0] / (self.psi.shape[0] * n_psi)
-        vector = torch.cat(parts) * math.sqrt(factor / self.n_levels)
+        for lines in torch.arange(psi.shape[1]).split(max(1, _BLOCK_SIZE // len(data))):
+            values = on_lines(data, origin, theta[:, lines], psi[:, lines], self.label_weight)
+            parts.append(quantile_means(values, data.weights, self.n_levels).flatten())
+        vector = torch.cat(parts) * math.sqrt(data.dim / (self.theta.shape[1] * self.n_levels))
         n_classes = int(data.y[data.labeled].unique().numel())
-        return DatasetEmbedding(vector.numpy(), n, n_classes, self.key)
-
-    def _laws(self, data: LabeledDataset, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations of the label laws along the directions, (k, p)."""
-        if data.law is not None:
-            law = data.law.to("cpu", torch.float64)
-            return law.means @ self.theta, root(law.covariance.along(self.theta)).T
-        sides = features, data.y.cpu(), data.weights.cpu(), len(data.classes)
-        parts = Moments.of_classes(*sides, diagonal=True)
-        means, variances = zip(*((part.mean, part.covariance()) for part in parts), strict=True)
-        return torch.stack(means), root(torch.stack(variances))
+        return DatasetEmbedding(vector.numpy(), len(data), n_classes, self.key)
 
 
 def quantile_means(values: Tensor, masses: Tensor, n_levels: int) -> Tensor:
@@ -205,11 +183,9 @@ def in_space(space: FeatureSpace, data: LabeledDataset) -> LabeledDataset:
             data.sample_shape,
             "Reshape them, or fit a space for both with ad.FeatureSpace.fit.",
         )
-    channels, height, width = wanted
-    blank = LabeledDataset(torch.zeros(1, *shapes["source"], dtype=data.x.dtype))
-    channel_kind = "gray" if channels == 1 else "rgb"
-    resize = FeatureSpace.fit(data.to("cpu"), blank, size=(height, width), channels=channel_kind)
-    return space.apply(resize.invert(resize.apply(data), side="target"))
+    blank = LabeledDataset(torch.zeros(1, *shapes["source"], device=data.x.device))
+    channels = "gray" if wanted[0] == 1 else "rgb"
+    return space.apply(harmonize(data, blank, size=wanted[1:], channels=channels)[0])
 
 
 def _orthonormal(n: int, dim: int, width: int, generator: torch.Generator) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from advect.data.store import (
     unpacking,
     write_tensors,
 )
+from advect.functionals.base import under
 from advect.ot.exact import ExactOT
 from advect.questions.embedding import DatasetEmbedding, Slices, in_space
 from advect.spaces import FeatureSpace
@@ -149,10 +149,7 @@ class DatasetIndex(Result):
         """Read an index."""
         path = Path(path).expanduser()
         tensors, facts = read_tensors(path)
-        index, parts = cls.__new__(cls), defaultdict(dict)
-        for key, tensor in tensors.items():
-            number, _, part = key.partition(".")
-            parts[number][part] = tensor
+        index = cls.__new__(cls)
         with unpacking(path):
             if facts["format"] != _FORMAT:
                 raise ValueError(f"format {facts['format']!r}")
@@ -164,7 +161,7 @@ class DatasetIndex(Result):
             index._slices = Slices(tensors["theta"], tensors["psi"], **facts["slices"])
             index._entries = {}
             for number, entry in enumerate(facts["entries"]):
-                dataset = parts[str(number)]
+                dataset = under(f"{number}.", tensors)
                 vector = dataset.pop("vector")
                 check_finite("vector", vector)
                 sizes = check_count("n", entry["n"]), check_count("classes", entry["classes"], 0)

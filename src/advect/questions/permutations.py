@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from advect.classes.clustering import of_order_one
+
 _BLOCK = 500  # permutations at a time
 _NOISE = 1e-13  # relative rounding error of sums
 _ROUNDING = 1e-9  # relative tolerance of comparisons
@@ -32,9 +34,7 @@ def distances(points: np.ndarray) -> np.ndarray:
     """Euclidean distances (n, n), divided by the median of the positive ones."""
     from scipy.spatial.distance import pdist, squareform
 
-    points = points - points.mean(axis=0)
-    points = points / (np.abs(points).max() or 1.0)  # squares neither overflow nor vanish
-    values = pdist(points)
+    values = pdist(of_order_one(points))
     scale = np.median(values[values > 0]) if (values > 0).any() else 1.0
     return squareform(values / scale)
 
@@ -224,20 +224,6 @@ class Pool:
     def distances(self) -> np.ndarray:
         return distances(self.points)
 
-    @cached_property
-    def groups(self) -> np.ndarray:
-        return strata(self.points, _GROUP_SIZE, self.seed)
-
-    @cached_property
-    def group_kernel(self) -> np.ndarray:
-        return gaussian(distances(centres(self.points, self.groups)), _BANDWIDTHS[0])
-
-    @cached_property
-    def disagreement(self) -> np.ndarray:
-        pairs = np.triu_indices(self.k if self.k <= _MAX_PAIR_CLASSES else 0, 1)
-        pairs = np.stack(pairs, axis=1)
-        return label_disagreement(self.distances, self.codes, self.groups, self.k, pairs)
-
     def test_features(self) -> DriftTest:
         kernels = [-self.distances, *(gaussian(self.distances, width) for width in _BANDWIDTHS)]
         statistics = self._permuted(
@@ -259,7 +245,19 @@ class Pool:
         return self._test("shares", chi_square, chi_square[0] / (n + m))
 
     def test_labels(self) -> DriftTest:
-        changes = self._permuted(self.label_changes, self.groups)
+        """The labels given the features: a squared distance, large if labels are exchanged, and
+        differences of the disagreement, overall and for each pair.
+        """
+        codes, k, groups = self.codes, self.k, strata(self.points, _GROUP_SIZE, self.seed)
+        kernel = gaussian(distances(centres(self.points, groups)), _BANDWIDTHS[0])
+        pairs = np.stack(np.triu_indices(k if k <= _MAX_PAIR_CLASSES else 0, 1), axis=1)
+        disagreement = label_disagreement(self.distances, codes, groups, k, pairs)
+
+        def measure(u: np.ndarray) -> np.ndarray:  # (2 + pairs, b)
+            squares = label_distance(*label_sums(u, codes, groups, k), kernel)
+            return np.concatenate([squares[None], np.abs(disagreement.T @ u)])
+
+        changes = self._permuted(measure, groups)
         several = [*changes[:2], *([largest(changes[2:])] if len(changes) > 2 else [])]
         return self._test("labels", largest(several), changes[0, 0])
 
@@ -287,24 +285,14 @@ class Pool:
         adjusted = float(holm([*p_values.values()]).min())
         return self._test("classes", statistics[worst], statistics[worst][0], adjusted), statistics
 
-    def label_changes(self, u: np.ndarray) -> np.ndarray:
-        """Differences of labels given features, (2 + pairs, b): a squared distance, large if labels
-        are exchanged, and differences of the disagreement, overall and for each pair.
-        """
-        sums = label_sums(u, self.codes, self.groups, self.k)
-        squares = label_distance(*sums, self.group_kernel)
-        return np.concatenate([squares[None], np.abs(self.disagreement.T @ u)])
-
     def _permuted(
         self, measure: Callable[[np.ndarray], np.ndarray], groups: np.ndarray | None = None
     ) -> np.ndarray:
-        options = self.n_permutations, self.rng, groups, self.advance
-        return permuted(measure, self.window, *options)
+        return permuted(measure, self.window, self.n_permutations, self.rng, groups, self.advance)
 
     def _test(
         self, name: str, statistics: np.ndarray, size: float, p: float | None = None
     ) -> DriftTest:
         """A test from statistics whose first value is the observed one."""
         m, p = int(self.window.sum()), p_value(statistics) if p is None else p
-        sides = len(self.window) - m, m
-        return DriftTest(name, float(size), p, math.nan, *sides)
+        return DriftTest(name, float(size), p, math.nan, len(self.window) - m, m)

@@ -23,7 +23,7 @@ from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
 from advect.io.trajectory import Frame, Trajectory
 from advect.viz.states import Curve, curves_of, names_of, others, some_rows, spread
-from advect.viz.theme import DARK, class_marks
+from advect.viz.theme import DARK, LIGHT, class_marks
 
 _MAX_FRAMES, _MAX_SAMPLES = 60, 2000
 _NO_CLASS = 65535  # missing labels, and classes that the flow does not have
@@ -102,28 +102,21 @@ class Frames:
         refuse_if(not same, "frames must have the same samples", got, "Take them from one flow.")
         return _take(data, self.rows)
 
-    @property
-    def moving(self) -> bool:
-        """Whether labels change along the flow."""
-        return any(labels != self._labels[0] for labels in self._labels)
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The class of each sample (frames, n); a single row if labels never change."""
-        rows = self._labels if self.moving else self._labels[:1]
-        return np.stack([codes_of(labels, self.names) for labels in rows])
-
     def packed(self) -> dict[str, object]:
         """Classes, their marks and the positions of the samples, for the player."""
-        dark = [mark.colour for mark in class_marks(self.names, DARK).values()]
-        light = list(class_marks(self.names).values())
-        shapes = [mark.marker for mark in light]
+        codes = np.stack([codes_of(labels, self.names) for labels in self._labels])
+        moving = bool((codes != codes[0]).any())  # otherwise one row is enough
+        light, dark = (list(class_marks(self.names, look).values()) for look in (LIGHT, DARK))
         return {
-            "codes": pack_integers(self.codes, "<u2"),
-            "moving": self.moving,
+            "codes": pack_integers(codes if moving else codes[:1], "<u2"),
+            "moving": moving,
             "origin": pack_integers(self.rows.numpy(), "<u4"),
             "classes": [str(name) for name in self.names],
-            "marks": {"light": [mark.colour for mark in light], "dark": dark, "shapes": shapes},
+            "marks": {
+                "light": [mark.colour for mark in light],
+                "dark": [mark.colour for mark in dark],
+                "shapes": [mark.marker for mark in light],
+            },
         }
 
 

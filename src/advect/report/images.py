@@ -15,6 +15,7 @@ from torch import Tensor
 
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import Pixels, layout
+from advect.viz.images import in_turn
 
 _MAX_IMAGES = 40
 _GRID_BUDGET, _THUMB_BUDGET = 680_000, 400_000  # characters; there are two thumbnail sheets
@@ -68,7 +69,9 @@ class Album:
         alike = [data.x for data in looks if data.sample_shape == before.sample_shape]
         self._shades = Shades.of(before.sample_shape, *alike)
         self._ends = {"start": before.x, "end": after.x}
-        self._rows, self._columns = _grid_rows(before)
+        n_classes = len({*before.y.tolist()})
+        self._each = max(1, _MAX_IMAGES // n_classes)
+        self._rows = in_turn(before, min(_MAX_IMAGES, self._each * n_classes))
         self._sheets: list[np.ndarray] = []
 
     def add(self, rho: LabeledDataset) -> None:
@@ -97,17 +100,9 @@ class Album:
             )
             for name, x in self._ends.items()
         }
-        grid = {"rows": self._rows, "columns": self._columns, "sprite": sprite}
+        columns = min(10, self._each * max(1, 8 // self._each))  # a line has whole classes
+        grid = {"rows": self._rows, "columns": columns, "sprite": sprite}
         return {"grid": grid, "thumbs": thumbs}
-
-
-def _grid_rows(data: LabeledDataset) -> tuple[list[int], int]:
-    """Equally many samples of each class where possible, and the number of images of a line."""
-    codes = data.y.tolist()
-    by_class = [[i for i, code in enumerate(codes) if code == own] for own in sorted(set(codes))]
-    each = max(1, _MAX_IMAGES // len(by_class))
-    rows = [i for members in by_class for i in members[:each]][:_MAX_IMAGES]
-    return rows, min(10, each * max(1, 8 // each))
 
 
 def fitting_sprite(images: np.ndarray, columns: int, budget: int) -> dict[str, object]:

@@ -58,13 +58,6 @@ class Side:
 
     @classmethod
     def from_dict(cls, facts: Any) -> Side:
-        for entry in facts["steps"]:
-            refuse_if(
-                entry["kind"] == "encode",
-                "this feature space has an encoder, which only version 0.2 can open",
-                entry.get("encoder"),
-                "Encode the samples with data.replace(x=network(data.samples)) and fit again.",
-            )
         steps = [_STEPS[entry["kind"]].from_dict(entry) for entry in facts["steps"]]
         table = None if facts.get("table") is None else Table.from_dict(facts["table"])
         return cls(*_shape_and_columns(facts), tuple(steps), _DTYPES[facts.get("dtype")], table)
@@ -207,9 +200,9 @@ class FeatureSpace:
         Example:
             >>> import json, advect as ad
             >>> source, target = ad.LabeledDataset([[0.0], [2.0]]), ad.LabeledDataset([[4.0], [8.0]])
-            >>> text = json.dumps(ad.FeatureSpace.fit(source, target, scale="unit").to_dict())
-            >>> ad.FeatureSpace.from_dict(json.loads(text)).apply([[1.0]]).tolist()
-            [[0.5]]
+            >>> text = json.dumps(ad.FeatureSpace.fit(source, target, scale="each").to_dict())
+            >>> ad.FeatureSpace.from_dict(json.loads(text)).apply([[2.0]]).tolist()
+            [[1.0]]
         """
         facts = {
             "kind": _NAME,
@@ -323,8 +316,7 @@ def harmonize(
         source: a dataset of images or vectors.
         target: another one, on the same device.
         *more: further ones. Images get the size and channels of the largest. Options that are
-            estimated from two datasets (columns, project, scale except "each" and "unit") are not
-            available.
+            estimated from two datasets (columns, project, scale except "each") are not available.
         size: side or (height, width) of images; by default the larger height and width. Resizing
             is bilinear and antialiased.
         channels: ``"gray"`` (0.299 R + 0.587 G + 0.114 B), ``"rgb"``, or None: rgb if either is.
@@ -332,9 +324,8 @@ def harmonize(
             value of a category (``coat=long``) that a side lacks is 0 there.
         scale: ``"each"`` standardises each dataset by itself (mean 0 and deviation 1 in each column),
             for other instruments or units; ``"pooled"`` by the statistics of both, for columns with
-            different units; ``"target"`` by those of the target. ``"unit"`` maps each dataset to
-            [0, 1] by its own range. ``"auto"`` keeps images and columns that share a unit, otherwise
-            chooses "each" if a column changes its unit between the datasets and "pooled" if not;
+            different units; ``"target"`` by those of the target. ``"auto"`` keeps images and columns
+            that share a unit, otherwise chooses "each" if a column changes its unit between the datasets and "pooled" if not;
             ``FeatureSpace.describe`` says why. None and ``"none"`` change nothing. With "each",
             classes count equally if both datasets are labeled with the same class names, so that
             class proportions do not move the means. Weights are ignored, and constant features are
@@ -367,10 +358,8 @@ def harmonize(
         space = FeatureSpace.fit(source, target, **options, columns=columns, project=project)
         return space.apply(source), space.apply(target, side="target")
     what = "more than two datasets can only be resized or scaled one by one"
-    remedy = 'Use size, channels, scale="each" or scale="unit", or harmonize pairs.'
-    pairs_only = (
-        scale not in (None, "none", "each", "unit") or project is not None or columns is not None
-    )
+    remedy = 'Use size, channels or scale="each", or harmonize pairs.'
+    pairs_only = scale not in (None, "none", "each") or project is not None or columns is not None
     refuse_if(pairs_only, what, "scale, project or columns", remedy)
     sets = [source, target, *more]
     if len({data.sample_shape for data in sets}) == 1 and not (size or channels or scale):

@@ -65,12 +65,13 @@ def fit_steps(
             fitted_to = [torch.cat(x)] * 2
         by_class = scale == "each" and _same_classes(*sets)
         weights = [data.balanced().weights if by_class else None for data in sets]
-        scales = [Scale.fit(scale, *each) for each in zip(fitted_to, weights, strict=True)]
-        _append(steps, *scales)
+        scales = [Scale.fit(*each) for each in zip(fitted_to, weights, strict=True)]
+        steps = [*steps[0], scales[0]], [*steps[1], scales[1]]
         x = [step.apply(part) for step, part in zip(scales, x, strict=True)]
     if project is not None:
         fitted_to = [torch.cat(x)] * 2 if shared else x
-        _append(steps, *(Projection.fit(project, each) for each in fitted_to))
+        first, second = (Projection.fit(project, each) for each in fitted_to)
+        steps = [*steps[0], first], [*steps[1], second]
         shape, names = (project,), None
     return steps, shape, names, reason and f"scale {scale}: {reason}"
 
@@ -113,11 +114,6 @@ def _location_and_spread(x: Tensor) -> tuple[Any, Any]:
     deviations = (frame - frame.median()).abs()
     deviations = deviations.where(deviations > 0)
     return frame.median(), deviations.clip(upper=deviations.quantile(0.95), axis=1).mean()
-
-
-def _append(steps: Steps, *pair: Step) -> None:
-    for side, step in zip(steps, pair, strict=True):
-        side.append(step)
 
 
 def _same_classes(*sets: LabeledDataset) -> bool:

@@ -19,7 +19,7 @@ from advect._util.checks import check_finite, refuse_if
 from advect.data.laws.linalg import principal_axes
 
 Names = tuple[str, ...] | None
-SCALES = ("none", "auto", "each", "pooled", "target", "unit")
+SCALES = ("none", "auto", "each", "pooled", "target")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,28 +79,24 @@ class Columns(Step):
 
 @dataclass(frozen=True, eq=False)
 class Scale(Step):
-    """(x − offset) / width, with one number for all features or one for each."""
+    """(x − offset) / width, with a number for each feature."""
 
     offset: Tensor
     width: Tensor
     kind: ClassVar[str] = "scale"
 
     @classmethod
-    def fit(cls, scale: str, x: Tensor, weights: Tensor | None = None) -> Scale:
-        """The range of all features, or mean and standard deviation of each, by weights (n,) of sum 1."""
+    def fit(cls, x: Tensor, weights: Tensor | None = None) -> Scale:
+        """Mean and standard deviation of each feature, by weights (n,) of sum 1."""
         x = x.double()
         weights = torch.full_like(x[:, 0], 1 / len(x)) if weights is None else weights.double()
-        if scale == "unit":
-            offset, high = x.aminmax()
-            width = high - offset
-        else:
-            # relative to the minimum, constant features are exactly 0 whatever their mean rounds to
-            low = x.amin(dim=0)
-            mean = weights @ (x - low)
-            centred = x - low - mean
-            top = centred.abs().amax(dim=0)
-            unit = centred / top.where(top > 0, 1)  # squares neither overflow nor underflow
-            offset, width = low + mean, top * (weights @ unit.square()).sqrt()
+        # relative to the minimum, constant features are exactly 0 whatever their mean rounds to
+        low = x.amin(dim=0)
+        mean = weights @ (x - low)
+        centred = x - low - mean
+        top = centred.abs().amax(dim=0)
+        unit = centred / top.where(top > 0, 1)  # squares neither overflow nor underflow
+        offset, width = low + mean, top * (weights @ unit.square()).sqrt()
         remedy = "The features are too large to scale: divide them by a constant first."
         check_finite("offsets and widths of features", torch.stack([offset, width]), remedy)
         return cls(offset.cpu(), width.where(width > 0, 1).cpu())
@@ -112,7 +108,7 @@ class Scale(Step):
         return (x.double() * self.width.to(x.device) + self.offset.to(x.device)).to(x.dtype)
 
     def describe(self) -> str:
-        return f"features {'each standardized' if self.offset.ndim else 'divided by their range'}"
+        return "features each standardized"
 
 
 @dataclass(frozen=True, eq=False)

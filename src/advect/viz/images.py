@@ -71,7 +71,7 @@ def image_grid(
         pictures = _padded([_pixels(data[0], line) for line in lines])
         captions, heading = [""] * pictures.shape[1], "" if titles is None else titles[0]
     else:
-        lines = [[i] for i in _in_turn(data[0], rows)]
+        lines = [[i] for i in in_turn(data[0], rows)]
         pictures = np.stack([_pixels(each, [i for (i,) in lines]) for each in data], axis=1)
         steps = [str(k if state.step is None else state.step) for k, state in enumerate(states)]
         captions = steps if titles is None else [short(title, 24) for title in titles]
@@ -150,7 +150,7 @@ def _padded(lines: Sequence[np.ndarray]) -> np.ndarray:
     return pictures
 
 
-def _in_turn(data: LabeledDataset, n: int) -> list[int]:
+def in_turn(data: LabeledDataset, n: int) -> list[int]:
     """n positions, taken in turn from each class in random order, sorted by class."""
     turns = itertools.chain.from_iterable(itertools.zip_longest(*_class_rows(data)))
     some = itertools.islice((i for i in turns if i is not None), n)

@@ -120,50 +120,27 @@ def _heat_map(
     return figure
 
 
-def pairwise(
-    values: Any,
-    names: Sequence[Hashable] | None = None,
-    *,
-    title: str | None = None,
-) -> Figure:
-    """Distances between k datasets as a heat map.
+def pairwise(found: Any) -> Figure:
+    """The distances of ``ad.pairwise`` as a heat map.
 
-    The heat map has near datasets next to each other (hierarchical clustering by average distances).
+    Near datasets are next to each other (hierarchical clustering by average distances). Cells of
+    pairs that failed are hatched.
 
     Args:
-        values: (k, k) symmetric array of distances, or what ``ad.pairwise`` returned. NaN marks a
-            pair that failed: its cell is hatched.
-        names: the name of each dataset; results of ``ad.pairwise`` have them.
-        title: the title of the figure.
+        found: what ``ad.pairwise`` returned.
 
     Example:
-        >>> import numpy as np
+        >>> import advect as ad
         >>> from advect import viz
-        >>> places = np.array([0.0, 10.0, 1.0, 11.0])
-        >>> figure = viz.pairwise(abs(places[:, None] - places), ["a", "x", "b", "y"])
-        >>> sorted(label.get_text() for label in figure.axes[0].get_yticklabels()[:2]) in (["a", "b"], ["x", "y"])
+        >>> sets = {name: f"toy:{name[:5]}?n=30&seed={name[5:]}" for name in ("moons0", "rings0", "moons1")}
+        >>> figure = viz.pairwise(ad.pairwise(sets, progress=False))
+        >>> figure.axes[0].get_yticklabels()[1].get_text() != "rings0"      # the moons are neighbours
         True
     """
-    if names is None:
-        has_names, remedy = hasattr(values, "names"), "Pass names, or what ad.pairwise returned."
-        refuse_if(not has_names, "a figure of distances needs names", type(values).__name__, remedy)
-        values, names = values.values, values.names
-    names = list(names or ())
-    distances = _check(values, names)
-    known = np.where(np.isnan(distances), np.nanmax(distances), distances)
+    is_result = hasattr(found, "names") and hasattr(found, "values")
+    what, remedy = "a figure of distances needs names", "Pass what ad.pairwise returned."
+    refuse_if(not is_result, what, type(found).__name__, remedy)
+    known = np.where(np.isnan(found.values), np.nanmax(found.values), found.values)
     order = leaves_list(linkage(squareform(known), "average", optimal_ordering=True))
-    rows = [names[position] for position in order]
-    return _heat_map(distances[np.ix_(order, order)], rows, rows, title or "", lowest=0.0)
-
-
-def _check(values: Any, names: Sequence[Hashable]) -> np.ndarray:
-    distances, k = np.array(values, dtype=np.float64), len(names)
-    what = "distances must be (k, k), with k names and k at least 2"
-    got = f"shape {distances.shape}, {k} names"
-    refuse_if(k < 2 or distances.shape != (k, k), what, got, "Check both.")
-    even = np.allclose(distances, distances.T, rtol=1e-4, equal_nan=True)
-    what = "distances must be symmetric and not negative"
-    refuse_if(not even or (distances < 0).any(), what, "others", "Use NaN for failed pairs.")
-    distances = (distances + distances.T) / 2
-    np.fill_diagonal(distances, 0)
-    return distances
+    names = [found.names[position] for position in order]
+    return _heat_map(found.values[np.ix_(order, order)], names, names, "", lowest=0.0)
