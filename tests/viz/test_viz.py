@@ -18,7 +18,7 @@ from scipy.spatial.distance import pdist, squareform
 import advect as ad
 from advect.data.class_table import ClassTable
 from advect.data.laws import Full
-from advect.viz.theme import PALETTE
+from advect.viz.theme import LIGHT, PALETTE, SMALL
 
 pytest.importorskip("matplotlib")
 from matplotlib.collections import LineCollection, PathCollection
@@ -137,6 +137,9 @@ def test_curves_show_the_objective_its_terms_and_metrics(result):
         assert np.allclose(line.get_ydata(), values)
     assert len({(to_hex(line.get_color()), line.get_linestyle()) for line in main.lines}) == 3
     assert main.get_yscale() == "log"
+    ticks = [*main.yaxis.get_major_ticks(), *main.yaxis.get_minor_ticks()]
+    looks = {(tick.label1.get_size(), to_hex(tick.label1.get_color())) for tick in ticks}
+    assert looks == {(SMALL, to_hex(LIGHT.ink))} and main.yaxis.get_minor_ticks()
     assert metric.get_ylabel() == "spread"
     assert np.allclose(np.column_stack(metric.lines[0].get_data()), result.metrics["spread"])
 

@@ -193,7 +193,7 @@ def _together(pool: LabeledDataset, few: LabeledDataset | None) -> LabeledDatase
         bool(pool.labeled.all()),
         "nothing to label in the pool",
         f"{len(pool)} labels",
-        "Pass ad.LabeledDataset(pool.samples).",
+        "Pass ad.LabeledDataset(pool.samples), or --relabel in a shell.",
     )
     names = dict.fromkeys(
         name for part in reversed(parts) for name, count in part.counts.items() if count

@@ -74,8 +74,8 @@ def new_figure(width: float, height: float) -> Figure:
 def dress(axes: Any, *, grid: bool = False, bare: bool = False) -> None:
     """Set the colours and sizes of axes; ``grid`` adds grid lines, ``bare`` omits ticks and spines."""
     axes.set_facecolor(LIGHT.ground)
-    axes.tick_params(color=LIGHT.line, labelcolor=LIGHT.ink, labelsize=SMALL, width=0.7, length=2.5)
-    axes.tick_params(which="minor", color=LIGHT.line, width=0.5, length=1.5)
+    ticks = {"color": LIGHT.line, "labelcolor": LIGHT.ink, "labelsize": SMALL}
+    axes.tick_params(which="both", width=0.7, length=2.5, **ticks)
     axes.spines[:].set(color=LIGHT.line, linewidth=0.7)
     for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
         text.set(fontsize=TEXT, color=LIGHT.ink)
