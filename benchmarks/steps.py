@@ -62,7 +62,6 @@ FIXED: list[ad.Integrator] = [
     *map(ad.Momentum, (0.02, 0.05)),
     ad.Momentum(0.05, nesterov=True),
     *map(ad.Adam, (0.01, 0.05)),
-    ad.Adagrad(0.1),
 ]
 CONTROLLED: list[ad.Integrator] = [
     *map(ad.Euler, (0.1, 0.2, 0.5, 1.0, 2.0)),

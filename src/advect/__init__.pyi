@@ -71,7 +71,6 @@ from .flows.dynamics import (
     JointVariableLabels as JointVariableLabels,
 )
 from .flows.integrators import (
-    Adagrad as Adagrad,
     Adam as Adam,
     Decay as Decay,
     Euler as Euler,

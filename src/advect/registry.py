@@ -22,7 +22,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "dynamics": {"fd": "FeatureDriven", "jd-fl": "JointFixedLabels"}
     | {"jd-vl": "JointVariableLabels", "jd-y": "JointTargets"},
     "integrator": {name: name.capitalize() for name in ("euler", "heun", "momentum", "adam")}
-    | {"adagrad": "Adagrad", "euler-maruyama": "EulerMaruyama"},
+    | {"euler-maruyama": "EulerMaruyama"},
     "step_size": {"decay": "Decay"},
     "control": {"backtracking": "Backtracking", "fixed": "FixedSteps"},
     "solver": {"sinkhorn": "Sinkhorn", "exact": "ExactOT", "mini-batch": "MiniBatch"},

@@ -54,7 +54,7 @@ COVARIANCES = {
     "Factored": Factored(ROOT.reshape(-1, 4)[:7], (2, 4, 1)),
 }
 INTEGRATORS = (ad.Euler(0.2), ad.Heun(0.2), ad.Momentum(0.1))
-INTEGRATORS += (ad.Adam(0.1), ad.Adagrad(0.2), ad.EulerMaruyama(0.1))
+INTEGRATORS += (ad.Adam(0.1), ad.EulerMaruyama(0.1))
 MAPS = (
     ad.maps.NearestMap,
     ad.maps.EntropicMap,

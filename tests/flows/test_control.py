@@ -120,7 +120,7 @@ class TestBacktracking:
         result = ad.flow(source, barrier, integrator=ad.Euler(8.0), n_steps=30)
         assert result.status == "completed" and abs(result.dataset.x.item() - 1) < 1e-3
 
-    @pytest.mark.parametrize("integrator", [ad.Momentum(0.8), ad.Adam(1.0), ad.Adagrad(6.0)])
+    @pytest.mark.parametrize("integrator", [ad.Momentum(0.8), ad.Adam(1.0)])
     def test_memories_restart_at_a_rejection(self, integrator):
         options = {"integrator": integrator, "n_steps": 30}
         assert rises(ad.flow(SOURCE, BOWL, **options).values, WIDE)

@@ -8,7 +8,7 @@ from flow_cases import bowl, draw, labeled, states
 
 import advect as ad
 
-MAKES = ad.Euler, ad.EulerMaruyama, ad.Momentum, ad.Adam, ad.Adagrad
+MAKES = ad.Euler, ad.EulerMaruyama, ad.Momentum, ad.Adam
 
 
 class TestIntegrators:
@@ -33,8 +33,6 @@ class TestIntegrators:
         lambda p: torch.optim.SGD(p, 0.02, momentum=0.5, nesterov=True)),
         (ad.Adam(0.1), lambda p: torch.optim.Adam(p, 0.1)), (ad.Adam(0.1, beta1=0.5, beta2=0.8, floor=1e-3),
         lambda p: torch.optim.Adam(p, 0.1, betas=(0.5, 0.8), eps=1e-3)),
-        (ad.Adagrad(0.3), lambda p: torch.optim.Adagrad(p, 0.3)),
-        (ad.Adagrad(0.3, floor=0.01), lambda p: torch.optim.Adagrad(p, 0.3, eps=0.01)),
         (ad.EulerMaruyama(0.05, temperature=0.0), lambda p: torch.optim.SGD(p, 0.05))],
     )  # fmt: skip
     def test_as_torch(self, ours, theirs):
@@ -104,7 +102,7 @@ class TestIntegrators:
 
     @pytest.mark.parametrize(
         ("make", "name", "values"), [(ad.Momentum, "momentum", (1.0, -0.1)), (ad.Adam, "beta1", (1.0,)),
-        (ad.Adam, "beta2", (-0.1, math.nan)), (ad.Adam, "floor", (0.0,)), (ad.Adagrad, "floor", (0.0,)),
+        (ad.Adam, "beta2", (-0.1, math.nan)), (ad.Adam, "floor", (0.0,)),
         (ad.EulerMaruyama, "temperature", (-1.0, "hot")), (lambda first: ad.Decay(first, 1), "first", (0.0,)),
         (lambda half_life: ad.Decay(0.1, half_life), "half_life", (0,)),
         (lambda last: ad.Decay(0.1, 1, last), "last", (-1,)),

@@ -6,7 +6,7 @@ import torch
 import advect as ad
 
 EXACT = ad.ExactOT()
-INTEGRATORS = (ad.Euler(0.3), ad.Heun(0.3), ad.Momentum(0.1), ad.Adam(0.1), ad.Adagrad(0.3))
+INTEGRATORS = (ad.Euler(0.3), ad.Heun(0.3), ad.Momentum(0.1), ad.Adam(0.1))
 
 
 def table(n, seed, shift=0.0, aim=lambda y: y):

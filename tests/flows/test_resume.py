@@ -35,7 +35,6 @@ INTEGRATORS = {
     "decay": ad.Euler(ad.Decay(0.4, half_life=3)),
     "momentum": ad.Momentum(0.1),
     "adam": ad.Adam(0.1),
-    "adagrad": ad.Adagrad(0.2),
     "maruyama": ad.EulerMaruyama(0.1, temperature=0.05),
 }
 

@@ -2,7 +2,7 @@
 Integrators
 ===========
 
-``Euler``, ``Heun``, ``Momentum``, ``Adam``, ``Adagrad`` and ``EulerMaruyama`` on one functional.
+``Euler``, ``Heun``, ``Momentum``, ``Adam`` and ``EulerMaruyama`` on one functional.
 ``Euler`` with its step control is enough for most flows to a dataset.
 """
 
@@ -22,7 +22,6 @@ schemes = {
     "Heun(0.45)": ad.Heun(0.45),
     "Momentum(0.1)": ad.Momentum(0.1),
     "Adam(0.3)": ad.Adam(0.3),
-    "Adagrad(0.5)": ad.Adagrad(0.5),
     "EulerMaruyama(0.1, 0.1)": ad.EulerMaruyama(0.1, temperature=0.1),
 }
 results = {

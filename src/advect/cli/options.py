@@ -53,7 +53,7 @@ Integrator = Annotated[
     Table,
     _OBJECT,
     Parameter(
-        help="Integrator: euler, heun, momentum, adam, adagrad or euler-maruyama. Its step size is "
+        help="Integrator: euler, heun, momentum, adam or euler-maruyama. Its step size is "
         "--integrator.step-size."
     ),
 ]

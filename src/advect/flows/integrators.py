@@ -301,33 +301,3 @@ class Adam(_Sized):
             displacement[name] = size * mean / (root + self.floor)
             after |= {f"first.{name}": first, f"second.{name}": second}
         return displacement, after
-
-
-@dataclass(frozen=True)
-class Adagrad(_Sized):
-    """Adagrad (Duchi, Hazan and Singer 2011): steps shrink as squared velocities add up.
-
-    Args:
-        step_size: a length in the units of the features, or a schedule.
-        floor: added to the root of the sum.
-
-    Example:
-        >>> import torch, advect as ad
-        >>> method, v = ad.Adagrad(0.1), {"x": torch.tensor([2.0])}
-        >>> round(method.displace(v, method.init(v), 0, None)[0]["x"].item(), 6)
-        0.1
-    """
-
-    descends_at_first = True
-    _checks = (("floor", check_positive),)
-    floor: float = 1e-10
-
-    init = _Sized._zeros
-
-    def displace(
-        self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None
-    ) -> tuple[Tensors, Tensors]:
-        size = self.size_at(step)
-        state = {name: state[name] + v.square() for name, v in velocity.items()}
-        roots = {name: total.sqrt() + self.floor for name, total in state.items()}
-        return {name: size * v / roots[name] for name, v in velocity.items()}, state

@@ -75,7 +75,7 @@ def flow(
             ``OTDD(target) + 0.1 * Potential(norm())``.
         dynamics: what moves: ``FeatureDriven()`` (default), ``JointFixedLabels()``,
             ``JointVariableLabels()``, ``JointTargets()``.
-        integrator: ``Euler``, ``Heun``, ``Momentum``, ``Adam``, ``Adagrad`` or ``EulerMaruyama``. The
+        integrator: ``Euler``, ``Heun``, ``Momentum``, ``Adam`` or ``EulerMaruyama``. The
             default is ``Euler(0.1)`` for a functional and chosen for a dataset.
         control: ``Backtracking()`` reduces a step until the value falls, ``FixedSteps()`` makes every
             step. The default is the first where velocities are gradients of a value without noise.

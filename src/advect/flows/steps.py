@@ -71,7 +71,7 @@ class FixedSteps:
     """Every step is made as the integrator proposes it, whether the value falls or rises.
 
     The default for stochastic functionals and integrators, and (except for costs through an
-    ``Embedding``) for ``Momentum``, ``Adam``, ``Adagrad`` and ``FeatureDriven(through_laws=False)``.
+    ``Embedding``) for ``Momentum``, ``Adam`` and ``FeatureDriven(through_laws=False)``.
 
     Example:
         >>> import advect as ad
@@ -98,7 +98,7 @@ class Backtracking:
     to the integrator's ``step_size`` and never beyond.
 
     The default with ``Euler`` and ``Heun`` for deterministic functionals, and with every deterministic
-    integrator where a cost goes through an ``Embedding``. With ``Momentum``, ``Adam`` and ``Adagrad`` a
+    integrator where a cost goes through an ``Embedding``. With ``Momentum`` and ``Adam`` a
     rejection resets their state. Stochastic integrators and functionals are refused.
 
     Example:

@@ -24,7 +24,6 @@ def cases():
     source, target = labeled([9, 8], 2, 1), labeled([10, 8], 2, 2, shift=2.0)
     near = source.replace(x=source.x + 1e-4).to(dtype=torch.float32)
     lots = ad.Sinkhorn(ad.Relative(0.1), tol=1e-9)
-    batches = ad.MiniBatch(ad.Sinkhorn(epsilon=0.5, tol=1e-9), size=8)
     total = ad.OTDD(target, solver=lots) + 0.2 * ad.Potential(ad.norm()) + 0.1 * ad.Internal()
     mixed = 0.5 * ad.SlicedOTDD(target, 20) + 2 * (
         ad.Interaction(ad.repulsion()) + ad.OTDD(target, solver=lots)
@@ -48,7 +47,6 @@ def cases():
             ad.OTDD(target, solver=lots),
             {"dynamics": ad.JointVariableLabels(), "integrator": ad.Adam(0.05)},
         ),
-        "minibatch": (source, ad.OTDD(target, solver=batches), {"integrator": ad.Adagrad(0.1)}),
         "sum": (source, total, {}),
         "mixed": (source, mixed, {"integrator": ad.Euler(0.1)}),
         "sliced": (source, ad.SlicedOTDD(target, 20), {"integrator": ad.Euler(0.3)}),
