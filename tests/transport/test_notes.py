@@ -93,7 +93,7 @@ def test_where_sentences_begin_and_end():
     assert notes.rises((4.0, 4.0 + 7e-6, 3.0), 7, single, (0.0, 0.0, 0.0)) == [8]
     assert [count(notes.of_reach(left)) for left in (0.0099, 0.0101)] == [False, True]
     most = [notes.of_reach(left)[0] for left in (0.49, 0.51, 0.994, 0.9951)]
-    assert ["raise reach" in note.remedy for note in most] == [False, True, True, True]
+    assert [note.remedy == "Raise reach." for note in most] == [False, True, True, True]
     assert [note.what.split()[0] for note in most] == ["49%", "51%", "99%", "99.5%"]
     assert [count(notes.of_soft_labels(floor)) for floor in (0.0, -1e-9)] == [False, True]
     assert [count(notes.of_noise(names)) for names in ([], ["a"])] == [False, True]
