@@ -217,10 +217,8 @@ def points(n: int, dim: int = 64, tol: float = 1e-6) -> list[dict[str, Any]]:
             error = marginal_error(torch.from_numpy(plan))
             if error <= tol:
                 break
-        theirs = median_time(
-            lambda: ot.sinkhorn(weights, weights, matrix, epsilon, **options),
-            repeats,  # noqa: B023
-        )
+        problem = weights, weights, matrix, epsilon
+        theirs = median_time(lambda: ot.sinkhorn(*problem, **options), repeats)  # noqa: B023
         ours = median_time(lambda: solver.solve(cost).plan(), repeats)  # noqa: B023
         reached = marginal_error(solver.solve(cost).plan())
         print(

@@ -20,11 +20,7 @@ def side_by_side(
     """``[function(item) for item in items]`` without gradients, for matrices of about so many rows."""
     items, threads = list(items), torch.get_num_threads()
     workers = min(threads, len(items)) if rows >= _WORTHWHILE else 1
-
-    def alone(item: Item) -> Result:
-        with torch.no_grad():
-            return function(item)
-
+    alone = torch.no_grad()(function)
     try:
         if workers <= 1:
             torch.set_num_threads(1)

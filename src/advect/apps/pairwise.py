@@ -35,7 +35,7 @@ from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Solver, check_solver
 from advect.transport.distance import otdd
 from advect.transport.sampling_error import between_values, check_level, energy_error_of
-from advect.transport.transport import check_dataset
+from advect.transport.transport import check_dataset, threads_for
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -292,13 +292,14 @@ def _attempt(
     start, (cost, solver, standard_errors) = time.perf_counter(), settings
     try:
         limit = memory_limit if share == 1 else as_bytes(memory_limit, source.x.device) // share
-        distance = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
-        names = ("value", "converged", "n_iter", "marginal_error")
-        result = {name: getattr(distance, name) for name in names} | {"standard_error": None}
-        if standard_errors and distance.converged:
-            with suppress(InputError):  # if the first-order term vanishes or is not known
-                result["standard_error"] = distance.standard_error()
-                result["freedom"] = distance.energy_spread[1]
+        with threads_for(source.x, target.x):
+            distance = otdd(source, target, cost=cost, solver=solver, memory_limit=limit)
+            names = ("value", "converged", "n_iter", "marginal_error")
+            result = {name: getattr(distance, name) for name in names} | {"standard_error": None}
+            if standard_errors and distance.converged:
+                with suppress(InputError):  # if the first-order term vanishes or is not known
+                    result["standard_error"] = distance.standard_error()
+                    result["freedom"] = distance.energy_spread[1]
         outcome = {"result": plain(result)}
     except Exception as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +28,21 @@ from advect.errors import InputError
 from advect.ot.cost import BlockedCost
 from advect.ot.plan import DensePlan, Plan
 
-Sizes = tuple[float, float, float]
+
+class Sizes(NamedTuple):
+    """Numbers that bound the cost and its rounding.
+
+    Attributes:
+        largest: a bound of the entries, without computing them.
+        reach: the largest distance between points.
+        far: the largest feature where laws are estimated.
+        labels: a bound of the label part.
+    """
+
+    largest: float
+    reach: float
+    far: float
+    labels: float
 
 
 class PairCost:
@@ -51,7 +66,8 @@ class PairCost:
         sizes: Sizes | None = None,
     ) -> None:
         self.parts, self.source, self.target = parts, source, target
-        self._known_sizes = sizes
+        if sizes is not None:
+            self.sizes = sizes
         if labels is not None:  # already known
             self.labels = labels
         self.feature_cost, self.label_cost, self.label_weight = parts
@@ -109,7 +125,7 @@ class PairCost:
         (x, y), (a, b) = (self.features.x, self.features.y), self.features.masses
         features = PointPair(x[rows], y[columns], (a[rows], b[columns]))
         labels = None if self.labels is None else self.labels.select(rows, columns)
-        return PairCost(self.parts, self.source, self.target, features, labels, self._sizes)
+        return PairCost(self.parts, self.source, self.target, features, labels, self.sizes)
 
     def law_coordinates(self) -> tuple[Tensor, ...]:
         """For each sample of the source its label law as a point, in parts, where laws are points and
@@ -196,12 +212,8 @@ class PairCost:
         return value / 2 + labels.contract(plan, by_law)
 
     @cached_property
-    def _sizes(self) -> Sizes:
-        """Numbers that bound the cost and its rounding, in one transfer from the device: the reach of
-        the points, the largest feature where laws are estimated, and a bound of the label part.
-        """
-        if self._known_sizes is not None:
-            return self._known_sizes
+    def sizes(self) -> Sizes:
+        """The sizes of this cost, in one transfer from the device."""
         points = self.features
         # distances between points are at most the sum of both radii about the common centre
         reach = largest_length(points.x.detach(), points.masses[0], points.centre)
@@ -214,14 +226,7 @@ class PairCost:
             datasets = [self.source] if self.target is self.source else [self.source, self.target]
             far = [largest_length(data.x.detach(), data.weights) for data in datasets]
             labels, far = self.labels.largest, torch.stack(far).max()
-        sizes = torch.stack([reach, far, labels]).tolist()
-        return sizes[0], sizes[1], sizes[2]
-
-    @property
-    def largest(self) -> float:
-        """A bound of the entries, without computing them."""
-        reach, _, labels = self._sizes
-        return reach**2 / 2 + labels
+        return Sizes(*torch.stack([reach**2 / 2 + labels, reach, far, labels]).tolist())
 
     def rounding(self, dtype: torch.dtype) -> float:
         """The rounding error of entries in this dtype, relative to ½(‖x − x'‖² + w W₂²) of the given
@@ -231,7 +236,7 @@ class PairCost:
         TF32 has been allowed on a GPU, products in float32 keep ten bits of a factor.
         """
         # Features: a product of d terms about the common centre, of numbers up to reach²/2.
-        reach, far, labels = self._sizes
+        _, reach, far, labels = self.sizes
         coarse = self.source.x.device.type != "cpu" and torch.backends.cuda.matmul.allow_tf32
         unit = torch.finfo(dtype).eps / 2
         unit = 2.0**-11 if coarse and dtype == torch.float32 else unit

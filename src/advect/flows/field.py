@@ -21,6 +21,7 @@ from advect.errors import InputError
 from advect.flows.dynamics import Dynamics
 from advect.flows.law_motion import Tensors
 from advect.functionals.base import Functional, State
+from advect.transport.transport import threads_for
 
 _SINGULAR: type[RuntimeError] = vars(torch.linalg)["LinAlgError"]  # which torch's types leave out
 
@@ -74,33 +75,34 @@ class Field:
             NonFiniteError: names the first term that is not finite.
         """
         generator_state = None if self.generator is None else self.generator.get_state()
-        # The tensors that move are the leaves of a new graph, which ends with this evaluation.
-        parameters = self.dynamics.parameters(rho)
-        leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
-        with torch.enable_grad():
-            terms, state_after = self.functional.terms(self.dynamics.attach(rho, leaves), state)
-        _check_answer(self.functional, terms, state_after)
-        values = {name: float(value.detach()) for name, value in terms.items()}
-        for name, value in values.items():
-            if not math.isfinite(value):
-                raise NonFiniteError(f"the term {name!r} is {value}")
+        with threads_for(rho.x, rho.x):
+            # The tensors that move are the leaves of a new graph, which ends with this evaluation.
+            parameters = self.dynamics.parameters(rho)
+            leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+            with torch.enable_grad():
+                terms, state_after = self.functional.terms(self.dynamics.attach(rho, leaves), state)
+            _check_answer(self.functional, terms, state_after)
+            values = {name: float(value.detach()) for name, value in terms.items()}
+            for name, value in values.items():
+                if not math.isfinite(value):
+                    raise NonFiniteError(f"the term {name!r} is {value}")
 
-        # One backward pass for the sum of all terms. It does not pass through solver iterations: by the
-        # envelope theorem, an optimal value has the gradient of its cost at the optimal plan.
-        # A tensor that no term uses has gradient zero.
-        inputs = list(leaves.values())
-        outputs = [value for value in terms.values() if value.requires_grad]
-        if outputs:
-            parts = torch.autograd.grad(outputs, inputs, materialize_grads=True)
-        else:
-            parts = [torch.zeros_like(leaf) for leaf in inputs]
-        gradient = dict(zip(leaves, parts, strict=True))
-        for name, part in gradient.items():
-            if not math.isfinite(float(part.sum())):
-                names = " + ".join(terms)
-                message = f"the gradient in {name!r} of {names} has NaN or infinite entries"
-                raise NonFiniteError(message)
-        velocity = self.dynamics.velocity(rho, gradient)
+            # One backward pass for the sum of all terms. It does not pass through solver iterations: by the
+            # envelope theorem, an optimal value has the gradient of its cost at the optimal plan.
+            # A tensor that no term uses has gradient zero.
+            inputs = list(leaves.values())
+            outputs = [value for value in terms.values() if value.requires_grad]
+            if outputs:
+                parts = torch.autograd.grad(outputs, inputs, materialize_grads=True)
+            else:
+                parts = [torch.zeros_like(leaf) for leaf in inputs]
+            gradient = dict(zip(leaves, parts, strict=True))
+            for name, part in gradient.items():
+                if not math.isfinite(float(part.sum())):
+                    names = " + ".join(terms)
+                    message = f"the gradient in {name!r} of {names} has NaN or infinite entries"
+                    raise NonFiniteError(message)
+            velocity = self.dynamics.velocity(rho, gradient)
         value = math.fsum(values.values())
         return EvaluatedState(
             index, rho, value, values, velocity, state_after, state, generator_state

@@ -43,7 +43,7 @@ from advect.transport.notes import (
 )
 from advect.transport.same import same_measure
 from advect.transport.sampling_error import between_values, check_level, energy_error, value_error
-from advect.transport.transport import Transport, check_dataset
+from advect.transport.transport import Transport, check_dataset, threads_for
 
 _MAX_INTERVAL = 1_000_000  # pairs of samples for which the summary has an interval
 _MAX_CLASSES = 30  # in tables of the summary
@@ -208,7 +208,7 @@ class Distance(Result):
             return []
         if not (self.divergence.met or self.divergence.equal):
             return of_solver(1, 1)
-        return of_unresolved(self.energy, self.error, self.epsilon, self.pairs[0].largest)
+        return of_unresolved(self.energy, self.error, self.epsilon, self.pairs[0].sizes.largest)
 
     def standard_error(self) -> float:
         """The standard deviation of the value over new samples of the same size of each class.
@@ -423,23 +423,24 @@ def otdd(
     for name, data in (("source", source), ("target", target)):
         if not isinstance(data, LabeledDataset):
             check_dataset(name, data)
-    # Data-dependent parts of the cost (a penalty, a scale) are fitted once, then fixed.
     solver = Sinkhorn() if solver is None else check_solver(solver)
-    cost = cost_for(cost, source, target).fitted(source, target)
-    if (pairs := len(source) * len(target)) > MAX_PAIRS and not solver.stochastic:
+    if (samples := len(source) * len(target)) > MAX_PAIRS and not solver.stochastic:
         warnings.warn(
-            f"{len(source):,} × {len(target):,} samples take {pairs * _SECONDS_PER_PAIR / 60:.0f} minutes or more. Pass "
+            f"{len(source):,} × {len(target):,} samples take {samples * _SECONDS_PER_PAIR / 60:.0f} minutes or more. Pass "
             "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000).",
             ScaleWarning,
             stacklevel=2,
         )
-    transport = Transport(cost, solver, memory_limit)
-    triple, prepared, pairs = transport.prepared(source, target)
-    solved = triple.solve(prepared)
-    found = Distance(source, target, solved, pairs, cost, solver, memory_limit)
-    # All problems are solved, but their difference is not known to 1 %: float64 from the start.
-    if solved.met and not found.converged:
-        found = replace(found, divergence=transport.refined(source, target))
+    with threads_for(source.x, target.x):
+        # Data-dependent parts of the cost (a penalty, a scale) are fitted once, then fixed.
+        cost = cost_for(cost, source, target).fitted(source, target)
+        transport = Transport(cost, solver, memory_limit)
+        triple, prepared, pairs = transport.prepared(source, target)
+        solved = triple.solve(prepared)
+        found = Distance(source, target, solved, pairs, cost, solver, memory_limit)
+        # All problems are solved, but their difference is not known to 1 %: float64 from the start.
+        if solved.met and not found.converged:
+            found = replace(found, divergence=transport.refined(source, target))
     if not (found.converged or found.same):
         warn_unresolved(found.divergence)
     return found

@@ -11,7 +11,8 @@ which problems are solved once. The gradient is that of the envelope theorem (``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -39,6 +40,7 @@ COPIES = 3  # of the features in a step: laws keep a factor of their size, and s
 _LOST = 0.1
 # Rounding of a value: units in the last place of the largest value, at most a share of the value.
 _ROUNDING_UNITS, _ROUNDING_SHARE = 16, 1e-3
+_SMALL, _OVERHEAD = 4_000_000, 16  # n m (d + overhead) up to which a second thread saves no time
 _LOOSE = 0.1  # largest error that the tolerance may cause, as a share of the value
 
 
@@ -86,7 +88,7 @@ class Triple:
         """
         # A relative epsilon refers to the cross problem, whose cost is kept for its solve.
         self._cross = cost = self.make("cross")
-        solver, largest = solver.prepare(cost, *self.weights), self.pairs["cross"].largest
+        solver, largest = solver.prepare(cost, *self.weights), self.pairs["cross"].sizes.largest
         if self.limit is None:  # costs in blocks are not inspected, which would take a pass
             largest = min(largest, max(map(abs, cost.extremes())))
         if self.dtype == _WIDE or not solver.epsilon:
@@ -300,6 +302,21 @@ class Transport:
         known = dict(zip(SIDES, pairs, strict=True))
         weights = source.weights, target.weights
         return Triple(known.__getitem__, weights, dtype, limit, pairs=known)
+
+
+@contextmanager
+def threads_for(x: Tensor, y: Tensor) -> Iterator[None]:
+    """One thread for a problem between few samples, where more would only wait for each other."""
+    threads = torch.get_num_threads()
+    small = len(x) * len(y) * (x[:1].numel() + _OVERHEAD) <= _SMALL
+    if threads == 1 or not small:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:
