@@ -24,7 +24,7 @@ from advect.data.laws.gaussians import Gaussians, squared_distances
 Pair = tuple[int, int]
 
 _FEW_PAIRS = 4096  # of points, whose distances are taken from differences
-SMALL_FACTORS = 64  # rows of factors whose products are decomposed in one batch
+SMALL_FACTORS = 48  # rows of factors whose products are decomposed in one batch
 _FEW_ROWS = 8  # of products whose singular values are as cheap by the SVD
 _BATCH_ENTRIES = 4_000_000  # of the products in such a batch
 _ROUNDING = 1e-13  # of ‖A‖ ‖B‖: singular values of A Bᵀ in float64 below this are rounding
