@@ -71,8 +71,6 @@ BAD = [
     ["flow", A, "-o", "run", "-f", "norm", "--space.scale", "each"],
     ["flow", "run:here@9", B, "-o", "run"],
     ["resume", "run"],
-    ["map", "fit", "run", "-o", "map"],
-    ["map", "apply", "map", A, "-o", "moved.npz"],
     ["transfer", A, "-o", "sets"],
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
@@ -221,9 +219,6 @@ def test_flow_is_that_of_the_library(answer, cli):
     shown = answer("show", "run")
     assert shown["value"] == found["value"] and shown["step"] == 4
     answer("report", "run", "-o", "page.html")
-    answer("map", "fit", "run", "-o", "fitted", "--map", "nearest", "--map.k", 3)
-    answer("map", "apply", "fitted", A + "&seed=5", "-o", "moved.csv")
-    assert Path("moved.csv").read_text().count("\n") == 31
     code, out, _ = cli("show", "run")
     assert code == 0 and "completed" in out
 

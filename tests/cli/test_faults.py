@@ -41,7 +41,6 @@ def made(tmp_path_factory):
         patch.chdir(place)
         for source, n, name in ((A, "3", "whole"), (A, "1", "run"), (B, "3", "old")):
             assert main(["flow", source, *REST, "--n-steps", n, "-o", name]) == 0
-        assert main(["map", "fit", "old", "-o", "map", "--map", "nearest", "-q"]) == 0
         assert main(["data", "convert", A, "-o", "data.npz", "-q"]) == 0
         assert main(["report", "old", "-o", "page.html", "-q"]) == 0
         save_index(A)
@@ -190,10 +189,6 @@ CASES = {
     "overwrite": ([*FLOW, "old", "--overwrite"], after_overwrite),
     "convert": (["data", "convert", B, "-o", "data.npz", *REPLACE], old_or_new("data.npz")),
     "report": (["report", "whole", "-o", "page.html", *REPLACE], old_or_new("page.html")),
-    "map": (
-        ["map", "fit", "whole", "-o", "map", "--map", "nearest", *REPLACE],
-        old_or_new("map/map.safetensors"),
-    ),
     "index": (lambda: save_index(B), old_or_new("sets.index")),
 }
 

@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from advect.flows.snapshots import Snapshot
 
 Kind = TypeVar("Kind")
-OBJECTS = [option.removeprefix("--") for option in TABLES if option != "--map"]
+OBJECTS = [option.removeprefix("--") for option in TABLES]
 _CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 _FILES = {
     "run": r"config\.toml|(env|space|result)\.json|(frames|metrics)\.jsonl|report\.html"
     r"|checkpoint-[ab]\.safetensors|frames(/[0-9]{6,18}\.safetensors)?",
-    "map": r"map\.safetensors|space\.json",
     "sets": r"result\.json|report\.html|(recommended|final|path)\.npz",
 }
 _MARKS = {"run": ("env.json", "digests"), "sets": ("result.json", "files")}  # file and key
@@ -221,10 +220,6 @@ def _is_foreign(path: Path, directory: Path, kind: str) -> bool:
 
 def _is_ours(directory: Path, kind: str) -> bool:
     """Whether the content of a directory, not only its names, shows that advect wrote it."""
-    from advect.data.store import is_ours
-
-    if kind == "map":
-        return is_ours(directory / "map.safetensors")
     name, key = _MARKS[kind]
     try:
         return key in read_json(directory / name)
