@@ -1,5 +1,6 @@
 """Small datasets, costs and walks that the tests of flows share."""
 
+import io
 import math
 from itertools import islice
 
@@ -25,9 +26,16 @@ def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
     """Gaussian classes of the given sizes, ``apart`` from one to the next along all axes."""
     y = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     x = draw(len(y), dim, seed=seed) + apart * y[:, None] + shift
-    draws = torch.Generator().manual_seed(seed)
-    weights = torch.rand(len(y), generator=draws, dtype=torch.float64) + 0.2
+    weights = torch.rand(len(y), generator=seeded(seed), dtype=torch.float64) + 0.2
     return ad.LabeledDataset(x, y, weights=weights if weighted else None)
+
+
+def widening(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
+    """Gaussian classes of equal sizes, each wider than the one before."""
+    y = torch.arange(n) % k
+    x = draw(n, d, seed=seed) * (1 + y[:, None]) / 2 + 2 * y[:, None] + shift
+    drawn = torch.rand(n, generator=seeded(seed + 50), dtype=torch.float64) + 0.1
+    return ad.LabeledDataset(x, y, weights=drawn if weighted else None)
 
 
 def memberships(data):
@@ -55,6 +63,23 @@ def first_velocity(source, functional, dynamics):
     leaves = {name: part.detach().clone().requires_grad_() for name, part in parameters.items()}
     functional(dynamics.attach(rho, leaves)).backward()
     return dynamics.velocity(rho, {name: leaf.grad for name, leaf in leaves.items()})
+
+
+def interrupt_at(index):
+    """A callback: Ctrl-C at a step."""
+
+    def callback(step):
+        if step.index == index:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
 
 
 def bowl(x, y=None):

@@ -39,11 +39,14 @@ def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
 def primal_value(plan, cost, a, b, epsilon):
     """⟨P, C⟩ + ε KL(P | a ⊗ b), from a plan alone."""
     plan, cost = np.asarray(plan, dtype=np.float64), np.asarray(cost, dtype=np.float64)
-    reference = np.outer(a, b)
-    positive = plan > 0
-    divergence = (plan[positive] * np.log(plan[positive] / reference[positive])).sum()
-    divergence += reference.sum() - plan.sum()
-    return float((plan * cost).sum() + epsilon * divergence)
+    return float((plan * cost).sum() + epsilon * kl(plan, np.outer(a, b)))
+
+
+def kl(p, q) -> float:
+    """Σ p log(p/q) − p + q, for positive measures of any mass."""
+    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    inside = p > 0
+    return float((p[inside] * np.log(p[inside] / q[inside])).sum() - p.sum() + q.sum())
 
 
 def divergence_loop(xy, xx, yy, a, b, epsilon):

@@ -272,14 +272,6 @@ class TestFrozen:
         assert data.replace(x=np.zeros((3, 2, 2))).sample_shape == (2, 2)
 
 
-@pytest.mark.parametrize("field", [{"weights": [1, 2]}, {"y": torch.zeros(2, dtype=torch.long)}])
-def test_replace_has_the_checks_of_the_constructor(field):
-    with pytest.raises(ad.InputError, match="3"):
-        LabeledDataset(X, ["a", "b", "b"]).replace(**field)
-    with pytest.raises(ad.InputError, match="3"):
-        LabeledDataset(X, **field)
-
-
 class TestSubset:
     INDICES = (
         [0, 2], (3, 1), [-5, -1], [1, 1, 3], range(3), [True, False, True, False, False],
@@ -481,6 +473,7 @@ REFUSED = [
     (lambda changes: LabeledDataset(X, AB).replace(**changes), {
         "finite": [{"x": torch.full((3, 2), NAN)}],
         "length": [{"x": torch.zeros(4, 2)}],
+        "3 features, 2 labels": [{"y": torch.zeros(2, dtype=torch.long)}],
         "classes": [{"y": torch.tensor([0, 1, 2])}, {"classes": ("a",)}],
         "differ": [{"classes": ("a", "a")}],
         "negative": [{"weights": torch.tensor([1.0, -1.0, 1.0])}],

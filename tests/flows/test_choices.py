@@ -1,14 +1,11 @@
 """What ``ad.flow(source, target)`` chooses, ``ad.suggest``, and class matchings by name."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
 import advect as ad
 from advect.data.size import SIZES
-from advect.transport.matchings import Matchings
 from advect.transport.sampling_error import class_cost_error
 
 GENERATOR = np.random.default_rng(0)
@@ -108,17 +105,6 @@ def test_a_note_tells_of_two_matchings_that_are_equally_good():
     flat = target.replace(x=target.x * torch.tensor([0.0, 1.0, 1.0]))  # classes differ in x_1 alone
     notes = [note.what for note in ad.otdd(source, flat).notes]
     assert sum("noise" in what for what in notes) == 1
-
-
-@pytest.mark.parametrize("k", [(4, 4), (3, 5), (5, 3)])
-def test_the_two_best_matchings_are_those_of_brute_force(k):
-    pair = ad.GroundCost().between(blobs([6] * k[0]), blobs([7] * k[1], shift=2.0))
-    found, few = Matchings.of(pair), min(k)
-    squared = found.squared if k[0] <= k[1] else found.squared.T
-    tries = itertools.permutations(range(max(k)), few)
-    costs = sorted(squared[range(few), list(columns)].sum() for columns in tries)
-    two = [(table * found.squared).sum() for table in (found.best, found.second)]
-    assert two == pytest.approx(costs[:2])
 
 
 def test_the_noise_of_a_difference_is_that_of_other_draws():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from flow_cases import interrupt_at
 from safetensors.torch import save_file
 from sklearn.cluster import DBSCAN
 
@@ -120,14 +121,6 @@ class Crash:
     def __call__(self, step):
         if step.index in self.copies:
             shutil.copytree(self.directory, self.copies[step.index])
-
-
-def interrupt_at(index):
-    def callback(step):
-        if step.index == index:
-            raise KeyboardInterrupt
-
-    return callback
 
 
 @pytest.fixture
@@ -309,6 +302,8 @@ def test_pickles_are_never_opened(form, tmp_path):
     for path in (tmp_path / CHECKPOINTS[0], tmp_path):
         with pytest.raises(ad.InputError):
             setting().run(resume=path)
+    with pytest.raises(ad.InputError):
+        ad.maps.load(tmp_path / CHECKPOINTS[0])
     frames = tmp_path / "frames"
     frames.mkdir()
     shutil.copy(tmp_path / CHECKPOINTS[0], frames / "000000.safetensors")

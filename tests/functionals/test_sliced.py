@@ -7,18 +7,11 @@ import ot as pot
 import pytest
 import torch
 from covering import examples
-from flow_cases import seeded
+from flow_cases import seeded, widening as labeled
 from hypothesis import given, strategies as st
 
 import advect as ad
 from advect.functionals import SlicedOTDD, sliced, sliced_otdd
-
-
-def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
-    y = torch.arange(n) % k
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
-    drawn = torch.rand(n, generator=seeded(seed + 50), dtype=torch.float64) + 0.1
-    return ad.LabeledDataset(x + 2 * y[:, None] + shift, y, weights=drawn if weighted else None)
 
 
 class TestOneDimension:

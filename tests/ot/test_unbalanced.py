@@ -7,7 +7,7 @@ import numpy as np
 import ot as pot
 import pytest
 import torch
-from oracles import cost as cost_of, primal_value, slopes
+from oracles import cost as cost_of, kl, primal_value, slopes
 from scipy.special import logsumexp
 
 import advect as ad
@@ -21,12 +21,6 @@ def points(n, m, d=2, shift=0.7, seed=0):
     x, y = (torch.randn(k, d, generator=generator, dtype=WIDE) for k in (n, m))
     a, b = (torch.rand(k, generator=generator, dtype=WIDE) + 0.1 for k in (n, m))
     return x, y + shift, a / a.sum(), b / b.sum()
-
-
-def kl(p, q):
-    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    inside = p > 0
-    return float((p[inside] * np.log(p[inside] / q[inside])).sum() - p.sum() + q.sum())
 
 
 def loop(cost, a, b, epsilon, reach, n=100_000):
