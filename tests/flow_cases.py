@@ -38,6 +38,16 @@ def widening(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
     return ad.LabeledDataset(x, y, weights=drawn if weighted else None)
 
 
+MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
+
+
+def clusters(means=MEANS, n=90, seed=0, names=("p", "q", "r"), spread=0.5):
+    """Classes around these means of the plane, in float32."""
+    y = torch.arange(n) % len(means)
+    x = means[y] + spread * torch.randn(n, 2, generator=seeded(seed))
+    return ad.LabeledDataset(x, [names[i] for i in y], classes=tuple(names))
+
+
 def memberships(data):
     """The probability of each class for each sample: one where labels are certain."""
     if data.probabilities is not None:

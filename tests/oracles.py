@@ -1,5 +1,7 @@
 """Independent, slow, plain answers that the library is held against; nothing here imports advect."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -14,14 +16,17 @@ def weighted_points(n, m, d=3, zeros=False):
     return x, y + 0.3, a / a.sum(), b / b.sum()
 
 
-def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
-    """Plain log-domain Sinkhorn in float64 with numpy: (value, f, g, plan)."""
+def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000, reach=math.inf):
+    """Plain log-domain Sinkhorn in float64 with numpy, damped where there is a reach: (value, f, g, plan)."""
     cost, a, b = (np.asarray(part, dtype=np.float64) for part in (cost, a, b))
+    rho, damping = reach**2, 1 / (1 + epsilon / reach**2)
 
     def softmin(values, log_weights, axis):
         exponent = values + log_weights
         top = exponent.max(axis=axis, keepdims=True)
-        return -epsilon * (top.squeeze(axis) + np.log(np.exp(exponent - top).sum(axis=axis)))
+        return (
+            -damping * epsilon * (top.squeeze(axis) + np.log(np.exp(exponent - top).sum(axis=axis)))
+        )
 
     with np.errstate(divide="ignore"):
         log_a, log_b = np.log(a), np.log(b)
@@ -33,7 +38,10 @@ def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
         if change <= tol * max(1.0, np.abs(g).max()):
             break
     plan = a[:, None] * b[None, :] * np.exp((f[:, None] + g[None, :] - cost) / epsilon)
-    return float(a @ f + b @ g), f, g, plan
+    if reach == math.inf:
+        return float(a @ f + b @ g), f, g, plan
+    value = -rho * (a @ np.expm1(-f / rho) + b @ np.expm1(-g / rho)) + epsilon * (1 - plan.sum())
+    return float(value), f, g, plan
 
 
 def primal_value(plan, cost, a, b, epsilon):

@@ -306,30 +306,29 @@ class TestSubset:
             data.of_class("never")
 
 
-class TestSample:
-    @quick
-    @given(
-        st.lists(st.sampled_from("abc"), min_size=1, max_size=20),
-        st.floats(0, 1),
-        st.integers(0, 99),
-    )
-    def test_laws(self, y, part, seed):
-        n, w, present = max(1, round(part * len(y))), np.arange(1.0, len(y) + 1), sorted(set(y))
-        data = numbered(y, weights=w, classes=["never", "a", "b", "c"])
-        share, rest = divmod(n, len(present))
-        wanted = {name: share + (i < rest) for i, name in enumerate(present)}
-        short = [name for name in present if wanted[name] > y.count(name)]
-        for balanced in (False, True):
-            if balanced and short:
-                with refused(f"class {short[0]!r}"):
-                    data.sample(n, balanced=True)
-                continue
-            draw = data.sample(n, balanced=balanced, generator=seeded(seed))
-            kept = rows(draw)
-            assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
-            assert_allclose(draw.weights, w[kept] / w[kept].sum(), rtol=1e-14)
-            assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
-            assert not balanced or draw.counts == dict.fromkeys(data.classes, 0) | wanted
+@quick
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=20),
+    st.floats(0, 1),
+    st.integers(0, 99),
+)
+def test_laws_of_draws(y, part, seed):
+    n, w, present = max(1, round(part * len(y))), np.arange(1.0, len(y) + 1), sorted(set(y))
+    data = numbered(y, weights=w, classes=["never", "a", "b", "c"])
+    share, rest = divmod(n, len(present))
+    wanted = {name: share + (i < rest) for i, name in enumerate(present)}
+    short = [name for name in present if wanted[name] > y.count(name)]
+    for balanced in (False, True):
+        if balanced and short:
+            with refused(f"class {short[0]!r}"):
+                data.sample(n, balanced=True)
+            continue
+        draw = data.sample(n, balanced=balanced, generator=seeded(seed))
+        kept = rows(draw)
+        assert len(kept) == len(set(kept)) == n and draw.labels == [y[i] for i in kept]
+        assert_allclose(draw.weights, w[kept] / w[kept].sum(), rtol=1e-14)
+        assert rows(data.sample(n, balanced=balanced, generator=seeded(seed))) == kept
+        assert not balanced or draw.counts == dict.fromkeys(data.classes, 0) | wanted
 
 
 class TestSplit:

@@ -140,17 +140,14 @@ class TestBacktracking:
         assert torch.equal(result.dataset.x, SOURCE.x)
 
 
-class TestDefaults:
-    target = labeled([6, 6], 3, 2)
-
-    @pytest.mark.parametrize(
-        ("options", "controlled"), [({}, True), ({"dynamics": ad.JointFixedLabels()}, True),
-        ({"dynamics": ad.FeatureDriven(through_laws=False)}, False), ({"integrator": ad.Momentum(0.1)}, False),
-        ({"integrator": ad.EulerMaruyama(0.1)}, False)],
-    )  # fmt: skip
-    def test_which(self, options, controlled):
-        result = ad.flow(SOURCE, ad.OTDD(self.target), n_steps=1, **options)
-        assert isinstance(result.control, ad.Backtracking if controlled else ad.FixedSteps)
+@pytest.mark.parametrize(
+    ("options", "controlled"), [({}, True), ({"dynamics": ad.JointFixedLabels()}, True),
+    ({"dynamics": ad.FeatureDriven(through_laws=False)}, False), ({"integrator": ad.Momentum(0.1)}, False),
+    ({"integrator": ad.EulerMaruyama(0.1)}, False)],
+)  # fmt: skip
+def test_which_flows_have_their_steps_controlled(options, controlled):
+    result = ad.flow(SOURCE, ad.OTDD(labeled([6, 6], 3, 2)), n_steps=1, **options)
+    assert isinstance(result.control, ad.Backtracking if controlled else ad.FixedSteps)
 
 
 class TestSeam:

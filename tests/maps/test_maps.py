@@ -77,21 +77,20 @@ class TestOptimalMap:
         assert self.error(fitted) < 0.1 and fitted.held_out_error_ < 0.1
 
 
-class TestTranslation:
-    @pytest.mark.parametrize("with_labels", [False, True])
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    @each_map
-    def test_is_recovered(self, make, dtype, with_labels):
-        data = labeled([60, 90], 3, 0, weighted=True).to(dtype=dtype)
-        start = data if with_labels else ad.LabeledDataset(data.x, weights=data.weights)
-        by = torch.tensor([3.0, -1.0, 20.0], dtype=dtype)
-        fitted = make().fit(start, moved(start, by))
-        new = 2 * draw(40, 3, seed=5).to(dtype) + 1
-        out = fitted.transform(new)
-        assert out.dtype == dtype
-        assert torch.allclose(out, new + by, atol=1e-4 if dtype == torch.float32 else 1e-6)
-        if with_labels:
-            assert torch.allclose(fitted.transform(new, [0, 1] * 20), new + by, atol=1e-4)
+@pytest.mark.parametrize("with_labels", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each_map
+def test_a_translation_is_recovered(make, dtype, with_labels):
+    data = labeled([60, 90], 3, 0, weighted=True).to(dtype=dtype)
+    start = data if with_labels else ad.LabeledDataset(data.x, weights=data.weights)
+    by = torch.tensor([3.0, -1.0, 20.0], dtype=dtype)
+    fitted = make().fit(start, moved(start, by))
+    new = 2 * draw(40, 3, seed=5).to(dtype) + 1
+    out = fitted.transform(new)
+    assert out.dtype == dtype
+    assert torch.allclose(out, new + by, atol=1e-4 if dtype == torch.float32 else 1e-6)
+    if with_labels:
+        assert torch.allclose(fitted.transform(new, [0, 1] * 20), new + by, atol=1e-4)
 
 
 class TestNearest:
