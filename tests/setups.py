@@ -43,10 +43,6 @@ def more_classes(n):
     return source, _blobs([1 / 4] * 4, [[6, 0], [9, 0], [6, 3], [9, 3]], 1, n)
 
 
-def fewer_classes(n):
-    return more_classes(n)[::-1]
-
-
 def iris(n):
     from sklearn.datasets import load_iris
 
@@ -108,7 +104,7 @@ def wide_net(x):
 SETUPS: dict[str, Setup] = {
     "class shares differ": Setup(shares_differ),
     "3 to 4 classes": Setup(more_classes),
-    "4 to 3 classes": Setup(fewer_classes),
+    "4 to 3 classes": Setup(lambda n: more_classes(n)[::-1]),
     "imbalanced iris": Setup(iris),
     "digits to USPS": Setup(digits_usps, data=True),
     "Euler(2.0)": Setup(gaussians, {"integrator": ad.Euler(2.0)}),

@@ -153,22 +153,13 @@ def test_every_public_object_has_a_runnable_example():
     assert (ROOT / "py.typed").exists()
 
 
-@cache
-def all_calls() -> list[tuple[str, Path, ast.Call]]:
-    return [
-        (ast.unparse(node.func), path, node)
-        for path in FILES
-        for node in nodes(path)
-        if isinstance(node, ast.Call)
-    ]
-
-
 def calls(name: str) -> list[str]:
     """Where a function of this name, dotted or not, is called in src."""
     return [
         f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-        for called, path, node in all_calls()
-        if called == name
+        for path in FILES
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == name
     ]
 
 
