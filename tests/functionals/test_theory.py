@@ -281,16 +281,21 @@ class TestAggregation:
             assert_close(after, expected, rtol=0, atol=1e-12)
 
 
-def test_euler_is_of_first_order():
-    """V = x⁴/4: x' = −x³ has the solution x_0 / √(1 + 2 x_0² t). The error at time 1 is c τ + O(τ²), so the slope in
-    logarithms is 1 within the 10 % that the next order leaves at these steps."""
+@pytest.mark.parametrize("control", [ad.FixedSteps(), ad.Backtracking()])
+@pytest.mark.parametrize(("integrator", "order"), [(ad.Euler, 1), (ad.Heun, 2)])
+def test_integrators_are_of_their_order(integrator, order, control):
+    """V = x⁴/4: x' = −x³ has the solution x_0 / √(1 + 2 x_0² t). The error at time 1 is c τ^p + O(τ^(p + 1)), so the
+    slope in logarithms is p within the 10 % that the next order leaves at these steps."""
     source, taus = cloud(torch.linspace(-1, 1, 50)), (0.04, 0.02, 0.01, 0.005)
     exact = source.x / (1 + 2 * source.x.square()).sqrt()
     quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)
-    runs = [states(source, quartic, round(1 / tau), integrator=ad.Euler(tau)) for tau in taus]
+    options = [{"integrator": integrator(tau), "control": control} for tau in taus]
+    runs = [
+        states(source, quartic, round(1 / each["integrator"].step_size), **each) for each in options
+    ]
     errors = [(run[-1].dataset.x - exact).abs().max().item() for run in runs]
-    assert 0.9 < np.polyfit(np.log(taus), np.log(errors), 1)[0] < 1.1
-    assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
+    assert abs(np.polyfit(np.log(taus), np.log(errors), 1)[0] - order) < 0.1
+    assert all(1.8 < (a / b) ** (1 / order) < 2.2 for a, b in pairwise(errors))
 
 
 class TestNumberOfParticles:
