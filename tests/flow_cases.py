@@ -1,4 +1,4 @@
-"""Small datasets, costs and walks that the tests of flows share."""
+"""Small datasets, costs and walks that tests share."""
 
 import io
 import math
@@ -28,6 +28,11 @@ def labeled(sizes, dim, seed, shift=0.0, apart=1.5, weighted=False):
     x = draw(len(y), dim, seed=seed) + apart * y[:, None] + shift
     weights = torch.rand(len(y), generator=seeded(seed), dtype=torch.float64) + 0.2
     return ad.LabeledDataset(x, y, weights=weights if weighted else None)
+
+
+def gaussians(n=30, seed=0, **options):
+    """The toy dataset of this seed."""
+    return ad.datasets.gaussians(n, generator=seeded(seed), **options)
 
 
 def widening(n, seed=0, d=3, k=3, shift=0.0, weighted=False):

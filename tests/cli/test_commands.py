@@ -369,10 +369,8 @@ def test_large_datasets_are_drawn_or_refused(cli, monkeypatch):
     assert json.loads(out)["n_samples"] == [60, 60] and "at most" not in err
     assert "at most 40" in cli("matrix", *big)[2]
     assert "at most 40" in cli("compare", *big[:1], "toy:gaussians?seed=1", "--repeats", 2)[2]
-    assert (
-        "at most"
-        not in cli("compare", "toy:gaussians?n=50", "toy:gaussians?n=50&seed=1", "--repeats", 2)[2]
-    )
+    small = ("toy:gaussians?n=50", "toy:gaussians?n=50&seed=1")
+    assert "at most" not in cli("compare", *small, "--repeats", 2)[2]
     code, _, err = cli("flow", *big, "-o", "run", "--n-steps", 2, "--no-report")
     assert code == 0 and "at most 40" in err and len(ad.datasets.load("run:run@-1")) == 40
     assert cli("resume", "run", "--n-steps", 3, "--no-report")[0] == 0

@@ -125,12 +125,9 @@ def after_flow(code, again):
     if code == 0:
         is_whole("new")
     if again:
-        is_begun = any(Path().glob("new/checkpoint-?.safetensors"))
-        words = (
-            ["resume", "new", "--no-report", "-q"]
-            if is_begun
-            else [*CASES["flow"][0], "--overwrite"]
-        )
+        words = [*CASES["flow"][0], "--overwrite"]
+        if any(Path().glob("new/checkpoint-?.safetensors")):
+            words = ["resume", "new", "--no-report", "-q"]
         assert child(words)[0] == 0
         is_whole("new")
 
@@ -174,9 +171,8 @@ def old_or_new(name):
         if again or not is_old:
             work = next(work for work, each in CASES.values() if each is check)
             assert child(work)[0] == 0
-            is_page = (
-                (found or b"").rstrip().endswith(b"</html>")
-            )  # it has a time, and what was missing
+            # a page has a time, and what was missing
+            is_page = (found or b"").rstrip().endswith(b"</html>")
             assert is_old or is_page or found in (None, Path(name).read_bytes())
 
     return check
@@ -224,10 +220,8 @@ def test_a_fault_at_each_operation(name, fault, made, tmp_path, monkeypatch, cap
         for number in range(1, calls.get(operation, 0) + 1):
             restore()
             code, said, _ = child(work, operation, number, fault)
-            assert code in ((0, 1, 2) if fault is fail else (0, -signal.SIGKILL)), (
-                operation,
-                number,
-            )
+            expected = (0, 1, 2) if fault is fail else (0, -signal.SIGKILL)
+            assert code in expected, (operation, number)
             assert "Traceback" not in said, said
             left = state()
             check(code, again=left not in seen)

@@ -65,9 +65,8 @@ class TestMatrix:
         assert pair.sizes.largest == pytest.approx(reach**2 / 2 + labels)
         assert pair.rounding(dtype) == pytest.approx(wanted, rel=1e-6)
         part = pair.select(torch.tensor([0]), torch.tensor([0]))
-        assert part.sizes.largest == pair.sizes.largest and part.rounding(dtype) == pair.rounding(
-            dtype
-        )
+        assert part.sizes.largest == pair.sizes.largest
+        assert part.rounding(dtype) == pair.rounding(dtype)
         assert pair.check_table(64.0) == 64  # two tables of 2 × 2 in float64
         with pytest.raises(ad.InputError, match="between 2 and 2 label laws"):
             pair.check_table(63.0)

@@ -136,9 +136,8 @@ def test_given_arguments_win():
     assert result.n_steps == 2 and result.control == ad.FixedSteps()
     assert (result.dynamics, result.integrator) == (given["dynamics"], given["integrator"])
     assert result.options["cost"] == ad.GroundCost(label=ad.MeansOnly(), label_weight=7.0)
-    assert result.options["solver"] is costs["solver"] and torch.equal(
-        result.source.weights, source.weights
-    )
+    assert result.options["solver"] is costs["solver"]
+    assert torch.equal(result.source.weights, source.weights)
     assert ad.suggest(source, target, integrator=ad.Adam(0.1)).n_steps == 100
     with pytest.raises(ad.InputError, match="cost"):
         ad.flow(source, ad.OTDD(target), label_weight=2.0)

@@ -208,10 +208,7 @@ class TestResume:
 
 def shifted_blobs():
     """Three classes, and the same at another place."""
-    generator = torch.Generator().manual_seed(0)
-    y = torch.arange(60) % 3
-    centres = 3 * torch.randn(3, 2, generator=generator)
-    source = ad.LabeledDataset(centres[y] + torch.randn(60, 2, generator=generator), y.tolist())
+    source = labeled([20, 20, 20], 2, 0, apart=3.0).to(dtype=torch.float32)
     return source, source.replace(x=source.x + 4)
 
 

@@ -87,9 +87,8 @@ class TestSolve:
             shift = mine - his
             assert float(shift.max() - shift.min()) < 1e3 * tolerance * float(cost.max())
         plan = dense.plan().to(other.plan())
-        rounding = (
-            6 * torch.finfo(dtype).eps * float(cost.max()) / epsilon
-        )  # of an entry of the plan
+        # of an entry of the plan
+        rounding = 6 * torch.finfo(dtype).eps * float(cost.max()) / epsilon
         atol = max(30 * tolerance, rounding) * float(plan.max())
         torch.testing.assert_close(other.plan(), plan, atol=atol, rtol=0)
         for found in (dense, other):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from flow_cases import gaussians
 from page_tags import Tags
 from PIL import Image
 
@@ -23,10 +24,6 @@ from advect.report.frames import Story
 from advect.report.images import Shades
 
 EVIL = "<script>alert(1)</script>"
-
-
-def gaussians(n: int = 30, seed: int = 0, **options) -> ad.LabeledDataset:
-    return ad.datasets.gaussians(n, generator=torch.Generator().manual_seed(seed), **options)
 
 
 def short_flow(source: ad.LabeledDataset, functional: ad.Functional, n_steps: int = 4, **options):
