@@ -1,9 +1,11 @@
-"""Small datasets, costs and walks that tests share."""
+"""Small datasets, costs, walks and other helpers that tests share."""
 
 import io
 import math
 from itertools import islice
+from pathlib import Path
 
+import numpy as np
 import torch
 
 import advect as ad
@@ -35,6 +37,13 @@ def gaussians(n=30, seed=0, **options):
     return ad.datasets.gaussians(n, generator=seeded(seed), **options)
 
 
+def classes_on_axes(n=90, k=3, d=4, seed=0, apart=8.0, **options):
+    """Standard Gaussian classes, each shifted along an axis of its own."""
+    y = np.arange(n) % k
+    x = np.random.default_rng(seed).normal(size=(n, d)) + apart * np.eye(k, d)[y]
+    return ad.LabeledDataset(x, y, classes=range(k), **options)
+
+
 def widening(n, seed=0, d=3, k=3, shift=0.0, weighted=False):
     """Gaussian classes of equal sizes, each wider than the one before."""
     y = torch.arange(n) % k
@@ -51,6 +60,12 @@ def clusters(means=MEANS, n=90, seed=0, names=("p", "q", "r"), spread=0.5):
     y = torch.arange(n) % len(means)
     x = means[y] + spread * torch.randn(n, 2, generator=seeded(seed))
     return ad.LabeledDataset(x, [names[i] for i in y], classes=tuple(names))
+
+
+def partly(data, each):
+    """The same data with the first ``each`` labels of each class."""
+    first = torch.cat([(data.y == code).nonzero()[:each, 0] for code in data.y.unique()])
+    return data.replace(y=torch.full_like(data.y, -1).index_copy(0, first, data.y[first]))
 
 
 def memberships(data):
@@ -78,6 +93,12 @@ def first_velocity(source, functional, dynamics):
     leaves = {name: part.detach().clone().requires_grad_() for name, part in parameters.items()}
     functional(dynamics.attach(rho, leaves)).backward()
     return dynamics.velocity(rho, {name: leaf.grad for name, leaf in leaves.items()})
+
+
+def content(directory="."):
+    """The bytes of all files below a directory, by path."""
+    paths = (path for path in Path(directory).rglob("*") if path.is_file())
+    return {path.relative_to(directory): path.read_bytes() for path in paths}
 
 
 def interrupt_at(index):

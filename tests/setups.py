@@ -57,9 +57,8 @@ def iris(n):
 
 def images(source, target, size=None):
     """Datasets by name."""
-    return lambda n: ad.harmonize(
-        *(ad.datasets.load(name, n=n) for name in (source, target)), size=size
-    )
+    names = source, target
+    return lambda n: ad.harmonize(*(ad.datasets.load(name, n=n) for name in names), size=size)
 
 
 def gaussians(n):

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from flow_cases import content
 
 import advect as ad
 from advect.cli.app import main
@@ -154,11 +155,6 @@ def after_overwrite(code, again):
     if again:
         assert child(CASES["overwrite"][0])[0] == 0
         is_whole("old")
-
-
-def content(directory):
-    paths = (path for path in Path(directory).rglob("*") if path.is_file())
-    return {path.relative_to(directory): path.read_bytes() for path in paths}
 
 
 def old_or_new(name):

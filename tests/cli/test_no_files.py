@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deadlines import within
+from flow_cases import content
 
 import advect as ad
 from advect.cli.app import main
@@ -73,7 +74,7 @@ LINKS = ("metrics.jsonl", "frames.jsonl", "frames", "frames/000001.safetensors",
 
 
 @pytest.mark.parametrize("name", [*LINKS, "checkpoint-a.safetensors"])
-def test_links_in_a_run_are_not_followed(name, made, stopped, content):
+def test_links_in_a_run_are_not_followed(name, made, stopped):
     shutil.copytree(made, "run")
     path, mine = Path("run", name), Path("mine").absolute()
     path.rename(mine) if path.exists() else mine.write_text("a page")

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from flow_cases import content
 
 import advect as ad
 from advect.cli.app import main
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("empty")
 
 
 @pytest.fixture
-def kept(refused, content):
+def kept(refused):
     """A command that is refused and touches nothing."""
 
     def run(named, *words):
@@ -84,7 +85,7 @@ def test_files_of_yours_in_transfers_stay(kept):
     kept("sets/result.json", *TRANSFER, "--overwrite")
 
 
-def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept, content, monkeypatch):
+def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept, monkeypatch):
     assert main(["flow", S, T, "-o", "run", "--n-steps", "3", "--no-report", "-q"]) == 0
     Path("run/.frames.jsonl.0123abcd-4711-0123456789ab.tmp").write_text("torn")
     for bad in (["-f", "ball?radius=1"], ["--n-steps", "-1"], ["--record-every", "-2"]):

@@ -57,8 +57,6 @@ def cli(*words):
 SHOW, RESUME = cli("show", "run"), cli("resume", "run", "--n-steps", "4", "--no-report")
 REPORT = cli("report", "run", "-o", "page.html", "--overwrite")
 CONVERT = cli("data", "convert", "run:run@-1", "-o", "out.npz", "--overwrite")
-
-
 COMMANDS = (SHOW, RESUME, REPORT, CONVERT)
 
 

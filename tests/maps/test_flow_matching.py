@@ -127,7 +127,6 @@ class TestFit:
         data = labeled([9, 9], 2, 0)
         for bad, said in {
             lambda: FlowMatchingMap().fit(ad.PairSampler(data, data), data): "takes no end",
-            lambda: FlowMatchingMap().fit(data): "fit\\(start, end\\)",
             lambda: FlowMatchingMap(updates=-1): "updates",
             lambda: FlowMatchingMap(noise=-1.0): "noise",
         }.items():
