@@ -427,7 +427,7 @@ def otdd(
     if (samples := len(source) * len(target)) > MAX_PAIRS and not solver.stochastic:
         warnings.warn(
             f"{len(source):,} × {len(target):,} samples take {samples * _SECONDS_PER_PAIR / 60:.0f} minutes or more. Pass "
-            "solver=ad.MiniBatch(2000), or draw fewer samples: data.sample(5000).",
+            "solver=ad.MiniBatch(size=2000), or draw fewer samples: data.sample(5000).",
             ScaleWarning,
             stacklevel=2,
         )
