@@ -2,13 +2,14 @@
 ``DatasetTransport``.
 
 A kind has the name of the parameter that takes its objects, so a signature shows where a name can be used.
-Classes are imported only when they are needed."""
+Classes are imported only when they are needed. An installed package adds names with entry points: the group
+``advect.solver`` has solvers, and so on for every kind. Names of advect and of ``register`` take precedence."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -57,7 +58,29 @@ def names(kind: str) -> tuple[str, ...]:
         >>> names("control")
         ('backtracking', 'fixed')
     """
-    return tuple(_NAMES[kind])
+    return tuple(dict.fromkeys((*_NAMES[kind], *plugins(kind))))
+
+
+@cache
+def plugins(kind: str) -> dict[str, Any]:
+    """The entry points of installed packages in the group ``advect.KIND``, by name; nothing is imported."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=f"advect.{kind}")}
+
+
+def load_plugin(kind: str, name: str) -> Any:
+    """What an installed package registered under this name."""
+    point = plugins(kind)[name]
+    try:
+        target = point.load()
+        inspect.signature(target)  # what is not callable is found here
+    except Exception as error:
+        package = point.dist and point.dist.name
+        what = f"the {kind} {name!r} of the package {package} cannot be used"
+        remedy = f"Repair or uninstall {package}."
+        raise InputError(what, f"{type(error).__name__}: {error}", remedy) from error
+    return target
 
 
 def register(kind: str, name: str, target: Any) -> None:
@@ -87,8 +110,10 @@ def register(kind: str, name: str, target: Any) -> None:
 
 def lookup(kind: str, name: str) -> Any:
     """The class or function with this name."""
-    check_known(kind.replace("_", " "), name, _NAMES[kind])
-    target = _NAMES[kind][name]
+    target = _NAMES[kind].get(name)
+    if target is None:
+        check_known(kind.replace("_", " "), name, names(kind))
+        return load_plugin(kind, name)
     if type(target) is not str:
         return target
     import advect
@@ -123,7 +148,7 @@ def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
     """
     options = {"name": spec} if isinstance(spec, str) else spec
     texts = {option.replace("-", "_"): value for option, value in options.items()}
-    line = str(texts.pop("name", names(kind)[0]))
+    line = str(texts.pop("name", next(iter(_NAMES[kind]))))
     name, _, query = line.partition("?")
     texts = {**split(query, line), **texts}
     target = lookup(kind, name)
@@ -167,7 +192,7 @@ def _convert_value(what: str, option: str, value: Any, parameter: inspect.Parame
     name = str(getattr(declared, "__name__", declared))  # an annotation is a text or a type
     annotation = "" if declared is parameter.empty else name
     inner = unquote(text)
-    if inner.partition("?")[0] in _NAMES.get(option, ()):
+    if option in _NAMES and inner.partition("?")[0] in names(option):
         return make(option, inner)
     try:
         if "Relative" in annotation and text.endswith("%"):

@@ -15,7 +15,7 @@ import threading
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,9 @@ COMMANDS = (
 )
 
 
-def build_app() -> App:
-    """The whole command line.
+def build_app(typed: str = "") -> App:
+    """The whole command line. Commands of other packages (entry points of the group advect.command) are
+    left out if a command of advect was typed.
 
     Example:
         >>> "flow" in build_app()
@@ -117,6 +118,10 @@ def build_app() -> App:
                 "options and the parameters of methods.",
             }
             parent.command(run, name=name, **texts, **listed)
+    own = {command.name for command in COMMANDS}
+    for name in () if typed in own else sorted(registry.plugins("command").keys() - own):
+        with suppress(*([] if name == typed else [InputError])):  # one that is broken is not listed
+            app.command(registry.load_plugin("command", name), name=name, group=groups["More"])
     for flag in ("--help", "--version"):
         app[flag].group = (groups["More"],)
     app.register_install_completion_command(
@@ -229,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.pop("COLUMNS", None)
     try:
         _check_text(json.dumps(tokens))
-        app = build_app()
+        app = build_app(*tokens[:1])
         if "--help-all" in tokens:
             return _help_all(app, tokens[: tokens.index("--help-all")])
         command, bound, _ = app.parse_args(expanded(tokens), exit_on_error=False, print_error=False)
