@@ -76,10 +76,12 @@ def load_plugin(kind: str, name: str) -> Any:
         target = point.load()
         inspect.signature(target)  # what is not callable is found here
     except Exception as error:
-        package = point.dist and point.dist.name
-        what = f"the {kind} {name!r} of the package {package} cannot be used"
-        remedy = f"Repair or uninstall {package}."
-        raise InputError(what, f"{type(error).__name__}: {error}", remedy) from error
+        what, got = (
+            f"the {kind} {name!r} of a package cannot be used",
+            f"{type(error).__name__}: {error}",
+        )
+        remedy = f"Repair or uninstall {point.dist and point.dist.name}."
+        raise InputError(what, got, remedy) from error
     return target
 
 

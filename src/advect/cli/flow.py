@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from advect.flows.loop import FlowResult
 
 _SETTINGS = FlowSettings()
-_FIRST_PAGE, _SHARE = 2.0, 0.1  # seconds before the first page of a run; share of the time
-_REFRESH = 5  # seconds
+_FIRST_PAGE, _REFRESH, _SHARE = 2.0, 5, 0.1  # of the page of a run: seconds, and share of the time
 
 
 def flow(
@@ -283,18 +282,19 @@ class _LivePage:
         from advect.cli.look import write_page
         from advect.report import Story
 
-        job, begin = self.job, time.monotonic()
-        settings, page = job.config.settings, job.directory / "report.html"
+        begin, job, settings = time.monotonic(), self.job, self.job.config.settings
         if step.index % settings.checkpoint_every or begin < self._next:
             return
-        if not page.exists():
-            self.note(f"page of the run, which follows it: {page}")
-        fields: dict[str, Any] = {"status": "running", "refresh": _REFRESH}
-        fields["target"] = job.inputs.targets.get("")
-        fields["cost"] = registry.make("cost", settings.cost or {})
         with suppress(Exception):  # a page does not end a flow; the last page reports an error
-            story = replace(Story.of_run(job.directory), **fields)
-            write_page(story, job.config, job.directory)
+            story = replace(
+                Story.of_run(job.directory),
+                status="running",
+                refresh=_REFRESH,
+                target=job.inputs.targets.get(""),
+                cost=registry.make("cost", settings.cost or {}),
+            )
+            self.note(f"page of the run: {write_page(story, job.config, job.directory)}")
+            self.note = bool  # once
         self._next = time.monotonic() + (time.monotonic() - begin) / _SHARE
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from advect._util.checks import (
     check_finite,
     check_known,
+    check_methods,
     check_weights,
     one_or_more,
     refuse_if,
@@ -33,7 +34,7 @@ def as_features(x: Any) -> Tensor:
     """Features (n, …) in float32 or float64; a copy, unless gradients are to pass."""
     try:
         values = as_tensor(x)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, BufferError):
         raise InputError(
             "features must be a dense numeric array (n, …)",
             type(x).__name__,
@@ -81,12 +82,21 @@ def _is_python(x: Any) -> bool:
 
 def as_tensor(x: Any) -> Tensor:
     """A tensor as it is, or a copy of other data, so that later changes have no effect."""
+    x = from_dlpack(x)
     if isinstance(x, Tensor):
         return x
     array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
     return torch.from_numpy(
         np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
     )
+
+
+def from_dlpack(x: Any) -> Any:
+    """A copy of an array of another library (DLPack, array API) as a tensor; anything else as it is."""
+    members = {*dir(type(x))}
+    if "__dlpack__" not in members or members & {"to_numpy", "__array_interface__", "new_tensor"}:
+        return x
+    return torch.from_dlpack(x).clone()
 
 
 def _numbers(name: str, values: Any, remedy: str, bools: bool = True) -> Tensor:
@@ -113,6 +123,19 @@ def as_columns(
         f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
         "Pass one string for each, or None.",
     )
+    return names
+
+
+def as_index(index: Any, n: int) -> Any:
+    """Names of samples as a pandas index, or None."""
+    if index is None:
+        return None
+    import pandas as pd
+
+    what, remedy = "index must be one name for each sample", "Pass a list of names, or None."
+    check_methods(what, index, ("__iter__",), remedy)
+    names = index if isinstance(index, pd.Index) else pd.Index([*index])
+    refuse_if(len(names) != n, what, f"{len(names)} names for {n} samples", remedy)
     return names
 
 
@@ -194,6 +217,7 @@ def _labels(y: Any) -> list[Any]:
 
 
 def _entries(y: Any) -> list[Any]:
+    y = from_dlpack(y)
     if isinstance(y, Tensor):
         y = y.detach().cpu()
         y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16

@@ -17,6 +17,7 @@ from advect.data.coerce import (
     as_codes,
     as_columns,
     as_features,
+    as_index,
     as_law,
     as_probabilities,
     as_soft_codes,
@@ -38,7 +39,8 @@ class LabeledDataset(Conversions):
     A dataset is frozen. Every method returns a new object that shares what did not change.
 
     Args:
-        x: features (n, …) as a numpy array, torch tensor or nested list. They are flattened to
+        x: features (n, …) as a numpy array, torch tensor, nested list, or an array of another
+            library (``__array__`` or ``__dlpack__``). They are flattened to
             (n, d); ``sample_shape`` keeps the shape of one sample. Floating dtypes stay (half
             precision becomes float32). Integers become float32, or float64 from 2²⁴ on.
         y: n labels of any hashable kind, or a tensor or array of whole numbers. None, NaN and
@@ -57,6 +59,8 @@ class LabeledDataset(Conversions):
         targets: continuous targets, n numbers or (n, q), stored in float64. Without y there is
             one class, ``"all"``.
         target_columns: names of the targets.
+        index: names of the samples, such as the index of a data frame. Subsets and flows keep them,
+            files do not.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 for a missing label.
@@ -94,6 +98,7 @@ class LabeledDataset(Conversions):
         probabilities: Any = None,
         targets: Any = None,
         target_columns: Sequence[str] | None = None,
+        index: Any = None,
     ) -> None:
         features = as_features(x)
         n, device, shape = len(features), features.device, tuple(features.shape[1:])
@@ -124,6 +129,7 @@ class LabeledDataset(Conversions):
                 "targets": values,
                 "target_columns": as_columns(target_columns, n_targets, "target_columns"),
                 "target_unit": None,
+                "index": as_index(index, n),
                 **as_law(law, law_index, codes, len(names), math.prod(shape)),
             }
         )
@@ -287,7 +293,7 @@ class LabeledDataset(Conversions):
 _FIELDS = (
     *("x", "y", "weights", "classes", "sample_shape"),
     *("law", "law_index", "fixed_laws", "columns", "table", "probabilities"),
-    *("targets", "target_columns", "target_unit"),
+    *("targets", "target_columns", "target_unit", "index"),
 )
 
 
@@ -304,7 +310,8 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             changes.setdefault("sample_shape", tuple(x.shape[1:]))
             x = changes["x"] = x.reshape(len(x), -1)
         if len(x) != len(data):  # the targets and laws of other samples
-            changes = {"targets": None, "target_columns": None, "law_index": None} | changes
+            others = ("targets", "target_columns", "law_index", "index")
+            changes = dict.fromkeys(others) | changes
     x = changes.get("x", data.x)
     n, dim = x.shape
     shape = tuple(changes.get("sample_shape", data.sample_shape))
@@ -346,6 +353,8 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
         changes |= as_law(law, law_index, y, len(names), dim)
     if "columns" in changes:
         changes["columns"] = as_columns(changes["columns"], shape[0] if len(shape) == 1 else 0)
+    if "index" in changes:
+        changes["index"] = as_index(changes["index"], n)
     if "targets" in changes:
         changes["targets"] = as_targets(changes["targets"], n, x.device)
     if "targets" in changes or "target_columns" in changes:

@@ -46,6 +46,7 @@ class Subsets:
     targets: Tensor | None
     target_columns: tuple[str, ...] | None
     target_unit: Tensor | None
+    index: Any
     dim: int
     labeled: Tensor
     has_soft_labels: bool
@@ -114,6 +115,8 @@ class Subsets:
         index = rows_at(index, len(self.y), self.y.device)
         fields = {name: getattr(self, name) for name in BY_ROW}
         rows = {name: value[index] for name, value in fields.items() if value is not None}
+        if self.index is not None:
+            rows["index"] = self.index[index.cpu().numpy()]
         remedy = "Check the index or mask."
         refuse_if(not len(rows["y"]), "a subset must keep at least one sample", "0 samples", remedy)
         weights = check_weights("the weights", rows["weights"], len(rows["y"]))

@@ -40,9 +40,10 @@ class Log(Shown):
         what, remedy = "writer must be that of a tracker", "Pass SummaryWriter(), mlflow or a run."
         method = next((name for name in _TRACKERS if name in dir(writer)), "log")
         check_methods(what, writer, (method,), remedy)
-        remedy = "Pass those that are in callbacks=."
         for metric in metrics:
-            check_kind("metrics must be Metric callbacks", metric, Metric, remedy)
+            check_kind(
+                "metrics must be Metric callbacks", metric, Metric, "Pass those in callbacks=."
+            )
         self.writer, self.every = writer, check_count("every", every)
         self._measured = tuple(metrics)
         self._log = partial(_TRACKERS[method], writer)
@@ -52,24 +53,18 @@ class Log(Shown):
             return
         values = {"value": step.value, "speed": step.speed, "seconds": step.seconds}
         values |= {f"terms/{name}": value for name, value in step.terms.items()}
-        for metric in self._measured:
-            curve = dict(metric.metrics[metric.name][-1:])
-            if step.index in curve:
-                values[metric.name] = curve[step.index]
+        curves = {metric.name: metric.metrics[metric.name][-1:] for metric in self._measured}
+        values |= {name: v for name, curve in curves.items() for i, v in curve if i == step.index}
         self._log({_FOREIGN.sub("", name): value for name, value in values.items()}, step.index)
 
 
 _FOREIGN = re.compile(r"[^\w./ :-]")  # characters that MLflow does not accept in names
 
 
-def _add_scalars(writer: Any, values: dict[str, float], step: int) -> None:
-    for name, value in values.items():
-        writer.add_scalar(name, value, step)
-    writer.flush()
-
-
 _TRACKERS: dict[str, Callable[[Any, dict[str, float], int], object]] = {
-    "add_scalar": _add_scalars,  # TensorBoard
+    "add_scalar": lambda writer, values, step: [  # TensorBoard
+        writer.add_scalar(name, value, step) for name, value in values.items()
+    ],
     "log_metrics": lambda writer, values, step: writer.log_metrics(values, step=step),  # MLflow
     "log": lambda writer, values, step: writer.log(values, step=step),  # Weights & Biases
 }

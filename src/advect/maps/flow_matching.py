@@ -20,8 +20,7 @@ from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 from advect.maps.base import positions_of
 from advect.maps.neural import Carrier, NetworkMap, Velocity, standard_units
-from advect.maps.pair_sampler import PairSampler
-from advect.maps.pairs import Pairs
+from advect.maps.pair_sampler import Pairs, PairSampler
 
 _N_STATISTICS = 1024  # pairs from which scales are computed
 _LEARNING_RATE = 2e-3

@@ -8,12 +8,14 @@ classes are never mixed."""
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,7 +34,6 @@ from advect.data.coerce import as_codes, as_features, as_targets
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import require_targets, with_class_laws
 from advect.data.sampling import by_turns
-from advect.maps.pairs import Pairs, as_pairs, assignment, draw_pairs, take_rows
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
 from advect.transport.transport import check_dataset
@@ -40,6 +41,19 @@ from advect.transport.transport import check_dataset
 _WHO = "a pair sampler"
 _TINY = torch.finfo(torch.float64).tiny
 _ROUNDING = 1e-12
+
+
+class Pairs(namedtuple("_Pairs", ("x0", "x1", "y0", "y1"))):
+    """Pairs, row by row: x0[i] goes to x1[i], with conditions y0[i] and y1[i].
+
+    Attributes:
+        plan: the plan that the pairs were drawn from.
+        rows, columns: positions of both ends in the arrays that were passed, or in the datasets.
+    """
+
+    plan: Tensor
+    rows: Tensor
+    columns: Tensor
 
 
 class _Group(NamedTuple):
@@ -158,8 +172,8 @@ class PairSampler:
 
     def sample_plan(self, x0: Any, x1: Any, replace: bool = True) -> tuple[Any, Any]:
         """Pairs of a batch by features alone: x0[i], x1[j]."""
-        i, j = draw_pairs(self.plan(x0, x1), replace, self.generator)
-        return take_rows(x0, i), take_rows(x1, j)
+        i, j = _draw(self.plan(x0, x1), replace, self.generator)
+        return _take(x0, i), _take(x1, j)
 
     def sample_plan_with_labels(
         self, x0: Any, x1: Any, y0: Any = None, y1: Any = None, replace: bool = True
@@ -182,14 +196,14 @@ class PairSampler:
             "Pass y0 and y1, or label_weight=0.",
         )
         plan = self.plan(x0, x1, y0, y1)
-        i, j = draw_pairs(plan, replace, self.generator)
+        i, j = _draw(plan, replace, self.generator)
         y0, y1 = (
-            tuple(take_rows(part, rows) for part in y)
+            tuple(_take(part, rows) for part in y)
             if self._value_cost is not None and type(y) is tuple
-            else take_rows(y, rows)
+            else _take(y, rows)
             for y, rows in ((y0, i), (y1, j))
         )
-        return as_pairs(plan, i, j, take_rows(x0, i), take_rows(x1, j), y0, y1)
+        return _pairs(plan, i, j, _take(x0, i), _take(x1, j), y0, y1)
 
     def plan(self, x0: Any, x1: Any, y0: Any = None, y1: Any = None) -> Tensor:
         """The plan of a batch, (n, m) in float64; by features alone without labels.
@@ -276,15 +290,12 @@ class PairSampler:
                     ]
                 )
                 groups = [_Group(rows, rows) for rows in torch.arange(size).split(counts.tolist())]
-            a, b = LabeledDataset(source.x[start]), LabeledDataset(target.x[end])
-            if self._value_cost is not None:
-                a = a._replace(targets=require_targets(source, _WHO)[start])
-                b = b._replace(targets=require_targets(target, _WHO)[end])
-            plan = self._solve(a, b, groups, self._label_cost(y0[start], y1[end]))
-            i, j = draw_pairs(plan, False, draw)
+            labels = self._label_cost(y0[start], y1[end])
+            plan = self._solve(source.subset(start), target.subset(end), groups, labels)
+            i, j = _draw(plan, False, draw)
             start, end = start[i], end[j]
             y = self._known(source, start), self._known(target, end)
-            yield as_pairs(plan[i][:, j], start, end, first[start], last[end], *y)
+            yield _pairs(plan[i][:, j], start, end, first[start], last[end], *y)
 
     def _known(self, data: LabeledDataset, rows: Tensor) -> Any:
         """The conditions of samples, as ``plan`` takes them."""
@@ -306,7 +317,7 @@ class PairSampler:
         for rows, columns, mass in groups:
             at = rows[:, None], columns
             if mass is None and len(rows) == len(columns) and self.solver == ExactOT():
-                part = assignment(matrix[at])  # the same plan, faster
+                part = _assignment(matrix[at])  # the same plan, faster
             else:
                 part = self.solver.solve(matrix[at], None, mass).plan().to(plan)
             plan[at] = part * (len(rows) / len(a))
@@ -320,8 +331,10 @@ class PairSampler:
 
     def _codes(self, y0: Any, y1: Any, n: int, m: int) -> tuple[Tensor, Tensor, Tensor]:
         """Class positions of both sides, and the partners of these classes."""
-        first, _ = as_codes(y0, self.source.classes, n)
-        last, _ = as_codes(y1, self.target.classes, m)
+        first, last = (
+            as_codes(y0, self.source.classes, n)[0],
+            as_codes(y1, self.target.classes, m)[0],
+        )
         missing = int((first < 0).sum() + (last < 0).sum())
         if missing:
             raise missing_labels("a pair sampler with a label weight", missing, n + m)
@@ -330,20 +343,51 @@ class PairSampler:
 
 def _conditions(y: Any, data: LabeledDataset, batch: LabeledDataset) -> tuple[Any, LabeledDataset]:
     """Labels of a batch, and the batch with its targets, from the conditions that ``data`` has."""
-    parts = y if type(y) is tuple else (y,)
-    labels, values = parts[0], parts[1:]
-    if not data.has_classes:
-        labels, values = [0] * len(batch), parts  # positions in the one class
-    columns = [as_targets(part, len(batch), batch.x.device) for part in values]
-    targets = [column for column in columns if column is not None]
-    got, q = sum(column.shape[1] for column in targets), require_targets(data, _WHO).shape[1]
+    parts = [*y] if type(y) is tuple else [y]
+    labels = parts.pop(0) if data.has_classes else [0] * len(batch)  # positions in the one class
+    columns = [as_targets(part, len(batch), batch.x.device) for part in parts]
+    targets = torch.cat([batch.x[:, :0].double(), *(c for c in columns if c is not None)], dim=1)
+    q = require_targets(data, _WHO).shape[1]
     refuse_if(
-        got != q,
+        targets.shape[1] != q,
         f"conditions must be {'labels and ' * data.has_classes}{q} continuous targets",
-        f"{got} targets",
+        f"{targets.shape[1]} targets",
         f"Pass {'a tuple (labels, targets)' if data.has_classes else 'them'}, or target_weight=0.",
     )
-    return labels, batch._replace(targets=torch.cat(targets, dim=1))
+    return labels, batch._replace(targets=targets)
+
+
+def _draw(plan: Tensor, replace: bool, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Rows and columns of pairs in proportion to the plan; without replacement each row once."""
+    mass = plan.sum(dim=1)
+    if replace:
+        rows = torch.multinomial(mass, len(mass), replacement=True, generator=generator)
+    else:
+        rows = torch.randperm(len(mass), generator=generator)
+        rows = rows[mass[rows] > 0]
+    # a column for each row: multinomial allows no more than 2²⁴ outcomes
+    return rows, torch.multinomial(plan[rows], 1, generator=generator)[:, 0]
+
+
+def _pairs(plan: Tensor, rows: Tensor, columns: Tensor, *ends: Any) -> Pairs:
+    pairs = Pairs(*ends)
+    pairs.plan, pairs.rows, pairs.columns = plan, rows, columns
+    return pairs
+
+
+def _take(values: Any, rows: Tensor) -> Any:
+    if values is None:
+        return None
+    return values[rows.to(values.device)] if torch.is_tensor(values) else np.asarray(values)[rows]
+
+
+def _assignment(cost: Tensor) -> Tensor:
+    """The exact plan of a square cost between uniform measures."""
+    from scipy.optimize import linear_sum_assignment
+
+    plan = torch.zeros_like(cost)
+    plan[linear_sum_assignment(cost.numpy())] = 1 / len(cost)
+    return plan
 
 
 def _masses(data: LabeledDataset) -> Tensor:
