@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -283,6 +284,30 @@ def test_unexpected_errors_are_failures(cli, monkeypatch):
     code, out, err = cli("data", "info", A)
     assert code == 1 and not out and "Traceback" in err
     assert err.endswith("failed: RuntimeError: out of order\n")
+
+
+def test_a_run_has_a_page_while_it_goes_on(cli, monkeypatch):
+    module, pages = import_module("advect.cli.flow"), []
+    monkeypatch.setattr(module, "_FIRST_PAGE", 0.0)
+    monkeypatch.setattr(module, "_SHARE", math.inf)
+
+    def look(self, step, call=module._LivePage.__call__):
+        call(self, step)
+        pages.append(Path("run/report.html").read_text())
+        if len(pages) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module._LivePage, "__call__", look)
+    for code, status in ((130, "interrupted"), (0, "completed")):
+        words = ("-o", "run", "--n-steps", 3, "--checkpoint-every", 1)
+        words = ("resume", "run") if pages else ("flow", A, B, *words)
+        assert cli(*words)[0] == code
+        assert all("running" in page and 'http-equiv="refresh"' in page for page in pages)
+        last = Path("run/report.html").read_text()
+        assert status in last and 'http-equiv="refresh"' not in last
+    monkeypatch.setattr("advect.cli.look.write_page", lambda *_: 1 / 0)
+    assert cli("flow", A, B, "-o", "new", "--n-steps", 2)[0] == 1  # said at the end
+    assert Path("new/result.json").exists()
 
 
 def test_control_characters_are_escaped(cli):

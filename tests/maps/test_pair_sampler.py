@@ -143,6 +143,58 @@ class TestNeverMixed:
             _ = ad.PairSampler(SOURCE, TARGET.replace(classes=tuple("xyz")), match="names").partners
 
 
+class TestConditions:
+    def test_targets_are_coordinates_in_the_unit_of_the_features(self):
+        t0, t1 = SOURCE.x[:, :2].sin(), 9 * TARGET.x[:, :2]
+        source, target = (
+            ad.LabeledDataset(data.x, targets=t) for data, t in ((SOURCE, t0), (TARGET, t1))
+        )
+        rows, columns = torch.arange(30), torch.arange(40, 85)
+        x, t = (source.x[rows], target.x[columns]), (t0[rows], t1[columns])
+        variances = [
+            [v.var(0, correction=0) for v in pair] for pair in ((SOURCE.x, TARGET.x), (t0, t1))
+        ]
+        features, unit = (torch.stack(pair).mean(0) for pair in variances)
+        weight = 3.0 * features.sum() / (2 * unit)  # of each of two targets
+        cost = half(*x).numpy() + half(*(part * weight.sqrt() for part in t)).numpy()
+        pairs = ad.PairSampler(source, target, target_weight=3.0, generator=seeded())
+        plan = pairs.plan(*x, t[0], (t[1][:, 0], t[1][:, 1].numpy()))  # columns, or one by one
+        even = [np.full(n, 1 / n) for n in plan.shape]
+        assert float((plan * torch.as_tensor(cost)).sum()) == pytest.approx(ot.emd2(*even, cost))
+        found = pairs.sample_plan_with_labels(*x, *t)
+        assert torch.equal(found.plan, plan) and torch.equal(found.x1, x[1][found.columns])
+        assert torch.equal(found.y0, t[0][found.rows]) and bool(
+            (plan[found.rows, found.columns] > 0).all()
+        )
+
+    def test_labels_and_targets(self):
+        source, target = (data.replace(targets=data.x[:, 0]) for data in (SOURCE, TARGET))
+        pairs = ad.PairSampler(source, target, generator=seeded())
+        batch = next(pairs.batches(40))
+        assert torch.equal(batch.y0[0], batch.y1[0]) and batch.y1[1].shape == (40, 1)
+        assert torch.equal(batch.x1, target.x[batch.columns])
+        assert torch.equal(batch.y0[1], source.targets[batch.rows])
+        assert torch.allclose(batch.plan.diagonal(), torch.tensor(1 / 40, dtype=torch.float64))
+        far = next(
+            ad.PairSampler(source, target, target_weight=1e6, generator=seeded()).batches(40)
+        )
+        assert (far.y0[1] - far.y1[1]).abs().mean() < (batch.y0[1] - batch.y1[1]).abs().mean()
+        blind = ad.PairSampler(source, target, target_weight=0.0)
+        assert torch.equal(
+            blind.plan(*batch[:2], batch.y0[0], batch.y1[0]),
+            ad.PairSampler(SOURCE, TARGET).plan(*batch[:2], batch.y0[0], batch.y1[0]),
+        )
+        for bad in (
+            (batch.y0[0], batch.y1[0]),
+            (batch.y0, None),
+            ((*batch.y0, batch.y0[1]), batch.y1),
+        ):
+            with pytest.raises(ad.InputError, match="tuple"):
+                pairs.plan(*batch[:2], *bad)
+        with pytest.raises(ad.InputError, match="same targets"):
+            ad.PairSampler(source, target.replace(targets=target.x))
+
+
 class TestDraws:
     @pytest.mark.slow
     def test_are_in_proportion_to_the_plan(self):

@@ -55,14 +55,15 @@ def split_index(table: Any) -> tuple[Any, Any]:
 
 
 def arrow_table(frame: Any) -> Any:
-    """A pandas frame as an Arrow table. Categories that are not text become plain values."""
+    """A pandas frame as an Arrow table. Categories that are not text become plain values, and the index
+    loses its name, so that ``split_index`` finds it in every table."""
     import pyarrow as pa
 
     for name, kind in frame.dtypes.items():
         if kind == "category" and frame[name].cat.categories.inferred_type != "string":
             frame = frame.assign(**{name: frame[name].astype(object)})
     try:
-        return pa.Table.from_pandas(frame)
+        return pa.Table.from_pandas(frame.rename_axis([None] * frame.index.nlevels))
     except (pa.ArrowException, TypeError) as error:
         what, got = "a column of this table must be of one type", str(error).splitlines()[0]
         raise InputError(what, got, "Take to_pandas(), or save .npz.") from None
