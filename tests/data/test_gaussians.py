@@ -143,16 +143,15 @@ class TestGradients:
             assert own[0] is own[1] and (a @ own[0]).tolist() == pytest.approx([0, 0], abs=1e-8)
 
 
-class TestShared:
-    def test_one_covariance_at_two_means(self):
-        means, factors = random_laws(4, 3)
-        for form in (
-            Full(factors.mT @ factors),
-            as_factored(means, factors).covariance,
-            Diagonal(means),
-        ):
-            a, b = (ad.Gaussians(means + shift, form) for shift in (0, 1))
-            torch.testing.assert_close(ad.bures(a, b).diagonal(), torch.full((4,), 3.0).double())
+def test_one_covariance_at_two_means():
+    means, factors = random_laws(4, 3)
+    for form in (
+        Full(factors.mT @ factors),
+        as_factored(means, factors).covariance,
+        Diagonal(means),
+    ):
+        a, b = (ad.Gaussians(means + shift, form) for shift in (0, 1))
+        torch.testing.assert_close(ad.bures(a, b).diagonal(), torch.full((4,), 3.0).double())
 
 
 class TestEstimates:

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from flow_cases import gaussians
 
 import advect as ad
 
 EVIL = "<script>alert(1)</script>"
-
-
-def gaussians(n: int, seed: int, **options) -> ad.LabeledDataset:
-    return ad.datasets.gaussians(n, generator=torch.Generator().manual_seed(seed), **options)
 
 
 @pytest.fixture(scope="module")

@@ -117,8 +117,12 @@ class Subsets:
         rows = {name: value[index] for name, value in fields.items() if value is not None}
         if self.index is not None:
             rows["index"] = self.index[index.cpu().numpy()]
-        remedy = "Check the index or mask."
-        refuse_if(not len(rows["y"]), "a subset must keep at least one sample", "0 samples", remedy)
+        refuse_if(
+            not len(rows["y"]),
+            "a subset must keep at least one sample",
+            "0 samples",
+            "Check the index or mask.",
+        )
         weights = check_weights("the weights", rows["weights"], len(rows["y"]))
         return self._replace(**fields | rows | {"weights": weights})
 
