@@ -9,15 +9,11 @@ import advect as ad
 
 N = 12
 FRAME = pd.DataFrame(
-    {
-        "height": np.linspace(150, 190, N).astype("f4"),
-        "age": np.arange(N),
-        "smokes": np.arange(N) % 2 == 0,
-        "coat": pd.Categorical(["x", "y", "x"] * 4, categories=["y", "x", "z"]),
-        "kind": pd.Categorical(["lo", "hi"] * 6, categories=["lo", "mid", "hi"]),
-    },
+    {"height": np.linspace(150, 190, N).astype("f4"), "age": np.arange(N), "smokes": np.arange(N) % 2 == 0}
+    | {"coat": pd.Categorical(["x", "y", "x"] * 4, categories=["y", "x", "z"])}
+    | {"kind": pd.Categorical(["lo", "hi"] * 6, categories=["lo", "mid", "hi"])},
     index=pd.Index([f"r{k}" for k in range(N)], name="patient"),
-)
+)  # fmt: skip
 READ = {"label": "kind", "categorical": "onehot"}
 
 
@@ -25,14 +21,13 @@ READ = {"label": "kind", "categorical": "onehot"}
 def test_tables_and_back(library):
     if library == "huggingface":
         pytest.importorskip("datasets", reason="Hugging Face datasets is not installed")
-    data = ad.LabeledDataset.from_frame(FRAME, **READ)
-    table = getattr(data, f"to_{library}")()
-    again = ad.LabeledDataset.from_frame(table, **READ)
-    space = ad.FeatureSpace.fit(again, again.replace(x=2 * again.x), scale="pooled")
-    back = space.invert(ad.flow(space.apply(again), ad.Potential(ad.norm()), n_steps=0).dataset)
+    table = getattr(ad.LabeledDataset.from_frame(FRAME, **READ), f"to_{library}")()
+    data = ad.LabeledDataset.from_frame(table, **READ)
+    space = ad.FeatureSpace.fit(data, data.replace(x=2 * data.x), scale="pooled")
+    back = space.invert(ad.flow(space.apply(data), ad.Potential(ad.norm()), n_steps=0).dataset)
     frame = back.subset(range(N - 1, -1, -1)).to_pandas().iloc[::-1]
-    options = {"check_categorical": False, "check_dtype": False, "rtol": 1e-6, "check_names": False}
-    pd.testing.assert_frame_equal(frame, FRAME, **options)
+    options = {"check_categorical": False, "check_dtype": False, "check_names": False}
+    pd.testing.assert_frame_equal(frame, FRAME, **options, rtol=1e-6)
     for name in ("coat", "kind"):
         assert list(frame[name].cat.categories) == list(FRAME[name].cat.categories)
     assert frame.age.dtype == np.int64 and frame.smokes.dtype == bool
@@ -46,24 +41,20 @@ def test_anndata_and_back():
     var = pd.DataFrame(index=["g1", "g2", "g3"])
     cells = anndata.AnnData(X=x, obs=FRAME[["kind", "height", "age"]], var=var)
     read = {"label": "kind", "target": "height", "weights": "age"}
-    data = ad.LabeledDataset.from_frame(cells, **read)
-    back = data.to_anndata(weights="age")
+    back = ad.LabeledDataset.from_frame(cells, **read).to_anndata(weights="age")
     assert np.array_equal(back.X, x.toarray()) and back.X.dtype == np.float32
-    assert list(back.var_names) == ["g1", "g2", "g3"] and back.obs_names.equals(cells.obs_names)
+    assert back.var_names.equals(cells.var_names) and back.obs_names.equals(cells.obs_names)
     assert list(back.obs.kind.cat.categories) == ["lo", "mid", "hi"]
     assert list(back.obs.kind) == list(FRAME.kind) and (back.obs.height == FRAME.height).all()
-    for options, word in (({"label": "knd"}, "Did you mean 'kind'"), ({"label": "g1"}, "obs")):
-        with pytest.raises(ad.InputError, match=word):
-            ad.LabeledDataset.from_frame(cells, **options)
     cells.var_names = ["kind", "b", "c"]
-    with pytest.raises(ad.InputError, match="Rename"):
-        ad.LabeledDataset.from_frame(cells, label="kind")
+    for label, word in (("knd", "Did you mean 'kind'"), ("b", "of obs"), ("kind", "Rename")):
+        with pytest.raises(ad.InputError, match=word):
+            ad.LabeledDataset.from_frame(cells, label=label)
 
 
 def test_the_index_follows_the_samples():
     data = ad.LabeledDataset(np.eye(3), ["a", "b", "a"], index=["u", "v", "w"])
     assert list(data.subset([2, 0]).index) == list(data.of_class("a").index[::-1]) == ["w", "u"]
-    assert ad.LabeledDataset(np.eye(2)).to_pandas().index.equals(pd.RangeIndex(2))
     assert data.replace(x=torch.eye(2), y=[0, 0], weights=None).index is None
     for bad in (["a"], 3):
         with pytest.raises(ad.InputError, match="index"):
@@ -73,18 +64,14 @@ def test_the_index_follows_the_samples():
 
 
 class Foreign:
-    """An array that has DLPack and nothing else, as on another device."""
+    """An array that has DLPack and nothing else."""
 
-    def __init__(self, tensor, broken=False):
-        self.tensor, self.broken = tensor, broken
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.__dlpack_device__ = tensor.__dlpack_device__
 
     def __dlpack__(self, **options):
-        if self.broken:
-            raise BufferError("not exported")
         return self.tensor.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.tensor.__dlpack_device__()
 
 
 def test_arrays_of_other_libraries():
@@ -93,4 +80,4 @@ def test_arrays_of_other_libraries():
     x += 9
     assert data.x.tolist() == [[0, 1], [2, 3], [4, 5]] and data.labels == [0, 1, 0]
     with pytest.raises(ad.InputError, match="features"):
-        ad.LabeledDataset(Foreign(x, broken=True))
+        ad.LabeledDataset(Foreign(x.requires_grad_()))  # cannot be exported

@@ -145,52 +145,38 @@ class TestNeverMixed:
 
 class TestConditions:
     def test_targets_are_coordinates_in_the_unit_of_the_features(self):
-        t0, t1 = SOURCE.x[:, :2].sin(), 9 * TARGET.x[:, :2]
-        source, target = (
-            ad.LabeledDataset(data.x, targets=t) for data, t in ((SOURCE, t0), (TARGET, t1))
-        )
-        rows, columns = torch.arange(30), torch.arange(40, 85)
-        x, t = (source.x[rows], target.x[columns]), (t0[rows], t1[columns])
-        variances = [
-            [v.var(0, correction=0) for v in pair] for pair in ((SOURCE.x, TARGET.x), (t0, t1))
+        t = SOURCE.x[:, :2].sin(), 9 * TARGET.x[:, :2]
+        ends = [
+            ad.LabeledDataset(data.x, targets=v)
+            for data, v in zip((SOURCE, TARGET), t, strict=True)
         ]
-        features, unit = (torch.stack(pair).mean(0) for pair in variances)
-        weight = 3.0 * features.sum() / (2 * unit)  # of each of two targets
-        cost = half(*x).numpy() + half(*(part * weight.sqrt() for part in t)).numpy()
-        pairs = ad.PairSampler(source, target, target_weight=3.0, generator=seeded())
-        plan = pairs.plan(*x, t[0], (t[1][:, 0], t[1][:, 1].numpy()))  # columns, or one by one
+        features, unit = (
+            sum(v.var(0, correction=0) for v in pair) / 2 for pair in ([data.x for data in ends], t)
+        )
+        scale = (3.0 * features.sum() / (2 * unit)).sqrt()  # of each of two targets
+        (x0, t0), (x1, t1) = (ends[0].x[:30], t[0][:30]), (ends[1].x[40:85], t[1][40:85])
+        cost = (half(x0, x1) + half(t0 * scale, t1 * scale)).numpy()
+        pairs = ad.PairSampler(*ends, target_weight=3.0, generator=seeded())
+        plan = pairs.plan(x0, x1, t0, (t1[:, 0], t1[:, 1].numpy()))  # a matrix, or column by column
         even = [np.full(n, 1 / n) for n in plan.shape]
         assert float((plan * torch.as_tensor(cost)).sum()) == pytest.approx(ot.emd2(*even, cost))
-        found = pairs.sample_plan_with_labels(*x, *t)
-        assert torch.equal(found.plan, plan) and torch.equal(found.x1, x[1][found.columns])
-        assert torch.equal(found.y0, t[0][found.rows]) and bool(
-            (plan[found.rows, found.columns] > 0).all()
-        )
+        found = pairs.sample_plan_with_labels(x0, x1, t0, t1)
+        assert torch.equal(found.plan, plan) and torch.equal(found.x1, x1[found.columns])
+        assert torch.equal(found.y0, t0[found.rows])
+        assert bool((plan[found.rows, found.columns] > 0).all())
 
     def test_labels_and_targets(self):
         source, target = (data.replace(targets=data.x[:, 0]) for data in (SOURCE, TARGET))
         pairs = ad.PairSampler(source, target, generator=seeded())
-        batch = next(pairs.batches(40))
-        assert torch.equal(batch.y0[0], batch.y1[0]) and batch.y1[1].shape == (40, 1)
-        assert torch.equal(batch.x1, target.x[batch.columns])
-        assert torch.equal(batch.y0[1], source.targets[batch.rows])
-        assert torch.allclose(batch.plan.diagonal(), torch.tensor(1 / 40, dtype=torch.float64))
-        far = next(
-            ad.PairSampler(source, target, target_weight=1e6, generator=seeded()).batches(40)
-        )
-        assert (far.y0[1] - far.y1[1]).abs().mean() < (batch.y0[1] - batch.y1[1]).abs().mean()
-        blind = ad.PairSampler(source, target, target_weight=0.0)
-        assert torch.equal(
-            blind.plan(*batch[:2], batch.y0[0], batch.y1[0]),
-            ad.PairSampler(SOURCE, TARGET).plan(*batch[:2], batch.y0[0], batch.y1[0]),
-        )
-        for bad in (
-            (batch.y0[0], batch.y1[0]),
-            (batch.y0, None),
-            ((*batch.y0, batch.y0[1]), batch.y1),
-        ):
+        x0, x1, (y0, t0), (y1, t1) = batch = next(pairs.batches(40))
+        assert torch.equal(y0, y1) and torch.equal(x1, target.x[batch.columns])
+        assert torch.equal(t0, source.targets[batch.rows])
+        assert torch.allclose(batch.plan.diagonal(), torch.tensor(1 / 40).double())
+        blind = ad.PairSampler(source, target, target_weight=0.0).plan(x0, x1, y0, y1)
+        assert torch.equal(blind, ad.PairSampler(SOURCE, TARGET).plan(x0, x1, y0, y1))
+        for bad in ((y0, y1), ((y0, t0), None), ((y0, t0, t0), (y1, t1))):
             with pytest.raises(ad.InputError, match="tuple"):
-                pairs.plan(*batch[:2], *bad)
+                pairs.plan(x0, x1, *bad)
         with pytest.raises(ad.InputError, match="same targets"):
             ad.PairSampler(source, target.replace(targets=target.x))
 
