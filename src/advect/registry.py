@@ -73,15 +73,11 @@ def load_plugin(kind: str, name: str) -> Any:
     """What an installed package registered under this name."""
     point = plugins(kind)[name]
     try:
-        target = point.load()
-        inspect.signature(target)  # what is not callable is found here
+        inspect.signature(target := point.load())  # what is not callable is found here
     except Exception as error:
-        what, got = (
-            f"the {kind} {name!r} of a package cannot be used",
-            f"{type(error).__name__}: {error}",
-        )
-        remedy = f"Repair or uninstall {point.dist and point.dist.name}."
-        raise InputError(what, got, remedy) from error
+        package, got = point.dist and point.dist.name, f"{type(error).__name__}: {error}"
+        what = f"the {kind} {name!r} of the package {package} cannot be used"
+        raise InputError(what, got, f"Repair or uninstall {package}.") from error
     return target
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from advect._util.checks import (
     check_finite,
     check_known,
-    check_methods,
     check_weights,
     one_or_more,
     refuse_if,
@@ -124,19 +123,6 @@ def as_columns(
         f"{len(names)} names: {', '.join(map(str, names[:8]))}{' …' if len(names) > 8 else ''}",
         "Pass one string for each, or None.",
     )
-    return names
-
-
-def as_index(index: Any, n: int) -> Any:
-    """Names of samples as a pandas index, or None."""
-    if index is None:
-        return None
-    import pandas as pd
-
-    what, remedy = "index must be one name for each sample", "Pass a list of names, or None."
-    check_methods(what, index, ("__iter__",), remedy)
-    names = index if isinstance(index, pd.Index) else pd.Index([*index])
-    refuse_if(len(names) != n, what, f"{len(names)} names for {n} samples", remedy)
     return names
 
 

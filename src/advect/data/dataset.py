@@ -17,7 +17,6 @@ from advect.data.coerce import (
     as_codes,
     as_columns,
     as_features,
-    as_index,
     as_law,
     as_probabilities,
     as_soft_codes,
@@ -28,7 +27,7 @@ from advect.data.coerce import (
 from advect.data.conversions import Conversions
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
 from advect.data.laws.gaussians import estimate_soft
-from advect.data.sampling import BY_ROW
+from advect.data.sampling import BY_ROW, as_index
 from advect.errors import InputError
 from advect.io.formats import Table
 
@@ -40,9 +39,9 @@ class LabeledDataset(Conversions):
 
     Args:
         x: features (n, …) as a numpy array, torch tensor, nested list, or an array of another
-            library (``__array__`` or ``__dlpack__``). They are flattened to
-            (n, d); ``sample_shape`` keeps the shape of one sample. Floating dtypes stay (half
-            precision becomes float32). Integers become float32, or float64 from 2²⁴ on.
+            library (``__array__`` or ``__dlpack__``). They are flattened to (n, d); ``sample_shape``
+            keeps the shape of one sample. Floating dtypes stay, but half precision becomes float32.
+            Integers become float32, or float64 from 2²⁴ on.
         y: n labels of any hashable kind, or a tensor or array of whole numbers. None, NaN and
             pandas' NA are missing labels; ``y=None`` is a dataset without labels.
         weights: None for uniform, ``"balanced"`` for the same mass in each class, or n
@@ -52,15 +51,13 @@ class LabeledDataset(Conversions):
         law: Gaussian label laws to use instead of those estimated from (x, y).
         law_index: the row of ``law`` for each sample; by default its class.
         columns: names of the features of tabular samples, all different.
-        table: the original kinds of the columns. Readers of files and data frames set it, and
-            writers use it to restore categories and whole numbers.
+        table: the original kinds of the columns, set by readers and restored by writers.
         probabilities: soft labels, (n, k), with rows that sum to one. ``y`` is then the most
             probable class by default. None for hard labels.
         targets: continuous targets, n numbers or (n, q), stored in float64. Without y there is
             one class, ``"all"``.
         target_columns: names of the targets.
-        index: names of the samples, such as the index of a data frame. Subsets and flows keep them,
-            files do not.
+        index: names of the samples, such as the index of a data frame; files do not keep them.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 for a missing label.
@@ -68,10 +65,8 @@ class LabeledDataset(Conversions):
         sample_shape: shape of one sample.  dim: d, the number of features of a flattened sample.
         labeled: (n,) bool, which samples have a label.  probabilities: (n, k) in float64, or None.
         has_soft_labels: whether labels are probabilities.  has_classes: False for data with
-        targets and no labels.
-        targets: (n, q), or None.  target_unit: (q,), scale of the targets in a flow
-            (``JointTargets``).  fixed_laws: whether gradients stop at the estimated label laws
-            (set by the dynamics).
+        targets and no labels.  targets: (n, q), or None.  target_unit: (q,), scale of the targets in
+            a flow (``JointTargets``).  fixed_laws: whether gradients stop at the estimated laws.
 
     Example:
         >>> import advect as ad
@@ -80,8 +75,6 @@ class LabeledDataset(Conversions):
         (('cat', 'dog'), [0, 1, 0], {'cat': 2, 'dog': 1})
         >>> data
         LabeledDataset(n=3, sample_shape=(2,), classes=2, dtype=float32)
-        >>> ad.LabeledDataset([[0.0], [1.0]], ["cat", None]).labeled.tolist()
-        [True, False]
     """
 
     def __init__(
@@ -310,8 +303,7 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             changes.setdefault("sample_shape", tuple(x.shape[1:]))
             x = changes["x"] = x.reshape(len(x), -1)
         if len(x) != len(data):  # the targets and laws of other samples
-            others = ("targets", "target_columns", "law_index", "index")
-            changes = dict.fromkeys(others) | changes
+            changes = dict.fromkeys(("targets", "target_columns", "law_index", "index")) | changes
     x = changes.get("x", data.x)
     n, dim = x.shape
     shape = tuple(changes.get("sample_shape", data.sample_shape))

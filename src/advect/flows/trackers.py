@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from advect._util.checks import check_count, check_kind, check_methods
@@ -45,17 +44,18 @@ class Log(Shown):
                 "metrics must be Metric callbacks", metric, Metric, "Pass those in callbacks=."
             )
         self.writer, self.every = writer, check_count("every", every)
-        self._measured = tuple(metrics)
-        self._log = partial(_TRACKERS[method], writer)
+        self._measured, self._log = tuple(metrics), _TRACKERS[method]
 
     def __call__(self, step: Step) -> None:
         if step.index % self.every:
             return
         values = {"value": step.value, "speed": step.speed, "seconds": step.seconds}
         values |= {f"terms/{name}": value for name, value in step.terms.items()}
+        # A metric has an ``every`` of its own: its last value may be of an earlier state.
         curves = {metric.name: metric.metrics[metric.name][-1:] for metric in self._measured}
         values |= {name: v for name, curve in curves.items() for i, v in curve if i == step.index}
-        self._log({_FOREIGN.sub("", name): value for name, value in values.items()}, step.index)
+        values = {_FOREIGN.sub("", name): value for name, value in values.items()}
+        self._log(self.writer, values, step.index)
 
 
 _FOREIGN = re.compile(r"[^\w./ :-]")  # characters that MLflow does not accept in names

@@ -25,8 +25,8 @@ def as_frame(data: Any, label: Any, weights: Any, target: Any) -> Any:
     if label is not None:
         check_known("column of obs", str(label), map(str, data.obs.columns))
     obs = data.obs.loc[:, data.obs.columns.astype(str).isin(wanted | {str(label), str(weights)})]
-    both, remedy = data.var_names.intersection(obs.columns), "Rename one of them."
-    refuse_if(len(both), "a name must be of obs or of var", ", ".join(both), remedy)
+    both = ", ".join(data.var_names.intersection(obs.columns))
+    refuse_if(both, "a name must be of obs or of var", both, "Rename one of them.")
     return data.to_df().join(obs)
 
 
