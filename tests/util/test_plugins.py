@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import advect as ad
-import advect.registry as registry
+from advect import registry
 from advect.cli.app import main
 
 MODULE = """
@@ -14,10 +14,8 @@ import advect as ad
 
 class Slow(ad.Euler): pass
 class Near(ad.Functional):
-    def __init__(self, source, power: float = 1.0):
-        self.anchor, self.power = source.x, power
-    def __call__(self, rho):
-        return (rho.x - self.anchor).square().sum() ** self.power
+    def __init__(self, power: float = 1.0): self.power = power
+    def __call__(self, rho): return rho.x.square().sum() ** self.power
 def read(path, *, scale: float = 1.0):
     return ad.LabeledDataset([[scale], [2 * scale]], ["a", "b"])
 def greet(name: str):
@@ -52,8 +50,8 @@ def test_names_of_a_package(package, capsys):
     assert "slow" in registry.names("integrator") and "extra" not in sys.modules
     made = registry.make("integrator", "slow?step_size=0.5")
     assert registry.describe("integrator", made) == {"name": "slow", "step_size": 0.5}
-    assert registry.make("cost", "ground?label=close").label == ad.MeansOnly()
-    assert registry.make("cost", "ground?label=bures").label == ad.Bures()  # names of advect first
+    for name, label in (("close", ad.MeansOnly()), ("bures", ad.Bures())):  # names of advect first
+        assert registry.make("cost", f"ground?label={name}").label == label
     assert ad.datasets.load("points:here?scale=3").x.tolist() == [[3.0], [6.0]]
     words = "flow toy:gaussians?n=20 -f 0.5*near?power=2 --integrator slow --n-steps 1 -o run -q"
     assert main([*words.split(), "--no-report"]) == 0
