@@ -103,7 +103,7 @@ def _numbers(name: str, values: Any, remedy: str, bools: bool = True) -> Tensor:
     """A real tensor from an object that holds numbers."""
     try:
         tensor = as_tensor(values)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, BufferError):
         raise InputError(f"{name} must be numbers", type(values).__name__, remedy) from None
     refused = tensor.is_complex() or (tensor.dtype == torch.bool and not bools)
     refuse_if(refused, f"{name} must be real numbers", tensor.dtype, remedy)
