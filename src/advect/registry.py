@@ -8,7 +8,8 @@ Classes are imported only when they are needed. An installed package adds names 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache, reduce
 from typing import Any
 from urllib.parse import quote, unquote
@@ -119,6 +120,13 @@ def lookup(kind: str, name: str) -> Any:
     return reduce(getattr, target.split("."), advect)
 
 
+def targets(kind: str) -> Iterator[tuple[str, Any]]:
+    """Names with their classes or functions; a package that cannot be imported is left out."""
+    for name in names(kind):
+        with suppress(InputError):
+            yield name, lookup(kind, name)
+
+
 def parameters(target: Any) -> dict[str, inspect.Parameter]:
     """The keyword parameters of a class or function."""
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -153,7 +161,7 @@ def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
     accepted = parameters(target)
     for option in texts:
         if option not in accepted:
-            others = [other for other in names(kind) if option in parameters(lookup(kind, other))]
+            others = [other for other, made in targets(kind) if option in parameters(made)]
             belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
             check_known(f"option of {name}", option, accepted, belongs)
     shared = {option: value for option, value in shared.items() if option in accepted}
@@ -215,7 +223,7 @@ def describe(kind: str, value: Any) -> dict[str, Any]:
         >>> describe("integrator", ad.Euler(ad.Decay(0.4, 2, 0.1)))
         {'name': 'euler', 'step_size': 'decay?first=0.4&half_life=2&last=0.1'}
     """
-    name = next((name for name in names(kind) if lookup(kind, name) is type(value)), None)
+    name = next((name for name, made in targets(kind) if made is type(value)), None)
     if name is None:
         return {}
     table: dict[str, Any] = {"name": name}

@@ -64,6 +64,8 @@ def test_a_package_that_cannot_be_used(package, capsys):
     for name in ("gone", "number"):
         with pytest.raises(ad.InputError, match="uninstall extra"):
             registry.make("solver", name)
+    assert main(["distance", "--help-all"]) == 0  # without what cannot be used
+    assert "gone" not in capsys.readouterr().out
     for name in ("lost", "lots"):
         assert main([name]) == 2 and "Traceback" not in capsys.readouterr().err
     with pytest.raises(ad.InputError, match="Did you mean 'points'"):

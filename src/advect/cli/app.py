@@ -280,9 +280,9 @@ def _help_all(app: App, tokens: list[str]) -> int:
             print(f"  {argument.names[0]}  {argument.parameter.help or ''}")
     kinds = [name.removeprefix("--") for name in filter(None, map(_object_option, arguments))]
     for kind in (kind for kind in kinds if kind in registry.kinds()):
-        for name in registry.names(kind):
+        for name, target in registry.targets(kind):
             print(f"\n--{kind} {name}")
-            for key, parameter in registry.parameters(registry.lookup(kind, name)).items():
+            for key, parameter in registry.parameters(target).items():
                 default = (
                     ""
                     if parameter.default is parameter.empty
