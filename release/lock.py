@@ -20,7 +20,7 @@ from advect._util.atomic import write_atomically
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS, LOCK = ROOT / "constraints.txt", ROOT / "requirements-dev.lock"
-EXTRAS = "dev,docs,data,release"
+EXTRAS = "dev,docs,data,frames,release"
 KEPT = ("torch",)  # newer releases bring gigabytes for GPUs: raised by hand
 
 

@@ -49,6 +49,17 @@ def test_the_version_is_one():
     assert version == ad.__version__
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {version}\ndate-released: {date}\n" in citation
+    assert f'version: "{version}"' in (ROOT / "release/conda/meta.yaml").read_text()
+
+
+def test_the_recipe_and_the_workflow_fit_the_project():
+    recipe = (ROOT / "release/conda/meta.yaml").read_text().partition("  run:\n")[2]
+    names = {"torch": "pytorch", "matplotlib": "matplotlib-base", "lazy_loader": "lazy-loader"}
+    pairs = [line.lower().split(">=") for line in PROJECT["dependencies"]]
+    lines = [f"    - {names.get(name, name)} >={version}" for name, version in pairs]
+    assert recipe.partition("test:")[0].splitlines() == ["    - python >=3.11", *lines]
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert ", ".join(f'"{v}"' for v in pythons) in (ROOT / ".github/workflows/ci.yml").read_text()
 
 
 def test_versions_are_pinned_once_with_their_hash():

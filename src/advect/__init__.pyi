@@ -87,6 +87,9 @@ from .flows.steps import (
     FixedSteps as FixedSteps,
     iterate as iterate,
 )
+from .flows.trackers import (
+    Log as Log,
+)
 from .functionals import (
     OTDD as OTDD,
     Functional as Functional,

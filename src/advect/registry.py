@@ -2,13 +2,15 @@
 ``DatasetTransport``.
 
 A kind has the name of the parameter that takes its objects, so a signature shows where a name can be used.
-Classes are imported only when they are needed."""
+Classes are imported only when they are needed. An installed package adds names with entry points: the group
+``advect.solver`` has solvers, and so on for every kind. Names of advect and of ``register`` take precedence."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache, reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -57,7 +59,27 @@ def names(kind: str) -> tuple[str, ...]:
         >>> names("control")
         ('backtracking', 'fixed')
     """
-    return tuple(_NAMES[kind])
+    return tuple(dict.fromkeys((*_NAMES[kind], *plugins(kind))))
+
+
+@cache
+def plugins(kind: str) -> dict[str, Any]:
+    """The entry points of installed packages in the group ``advect.KIND``, by name; nothing is imported."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=f"advect.{kind}")}
+
+
+def load_plugin(kind: str, name: str) -> Any:
+    """What an installed package registered under this name."""
+    point = plugins(kind)[name]
+    try:
+        inspect.signature(target := point.load())  # what is not callable is found here
+    except Exception as error:
+        package, got = point.dist and point.dist.name, f"{type(error).__name__}: {error}"
+        what = f"the {kind} {name!r} of the package {package} cannot be used"
+        raise InputError(what, got, f"Repair or uninstall {package}.") from error
+    return target
 
 
 def register(kind: str, name: str, target: Any) -> None:
@@ -87,13 +109,22 @@ def register(kind: str, name: str, target: Any) -> None:
 
 def lookup(kind: str, name: str) -> Any:
     """The class or function with this name."""
-    check_known(kind.replace("_", " "), name, _NAMES[kind])
-    target = _NAMES[kind][name]
+    target = _NAMES[kind].get(name)
+    if target is None:
+        check_known(kind.replace("_", " "), name, names(kind))
+        return load_plugin(kind, name)
     if type(target) is not str:
         return target
     import advect
 
     return reduce(getattr, target.split("."), advect)
+
+
+def targets(kind: str) -> Iterator[tuple[str, Any]]:
+    """Names with their classes or functions; a package that cannot be imported is left out."""
+    for name in names(kind):
+        with suppress(InputError):
+            yield name, lookup(kind, name)
 
 
 def parameters(target: Any) -> dict[str, inspect.Parameter]:
@@ -123,14 +154,14 @@ def make(kind: str, spec: str | Mapping[str, Any], **shared: Any) -> Any:
     """
     options = {"name": spec} if isinstance(spec, str) else spec
     texts = {option.replace("-", "_"): value for option, value in options.items()}
-    line = str(texts.pop("name", names(kind)[0]))
+    line = str(texts.pop("name", next(iter(_NAMES[kind]))))
     name, _, query = line.partition("?")
     texts = {**split(query, line), **texts}
     target = lookup(kind, name)
     accepted = parameters(target)
     for option in texts:
         if option not in accepted:
-            others = [other for other in names(kind) if option in parameters(lookup(kind, other))]
+            others = [other for other, made in targets(kind) if option in parameters(made)]
             belongs = f"; {option} belongs to {' and '.join(others)}" if others else ""
             check_known(f"option of {name}", option, accepted, belongs)
     shared = {option: value for option, value in shared.items() if option in accepted}
@@ -171,7 +202,7 @@ def _convert_value(what: str, option: str, value: Any, parameter: inspect.Parame
     name = str(getattr(declared, "__name__", declared))  # an annotation is a text or a type
     annotation = "" if declared is parameter.empty else name
     inner = unquote(text)
-    if inner.partition("?")[0] in _NAMES.get(option, ()):
+    if option in _NAMES and inner.partition("?")[0] in names(option):
         return make(option, inner)
     try:
         if "Relative" in annotation and text.endswith("%"):
@@ -192,7 +223,7 @@ def describe(kind: str, value: Any) -> dict[str, Any]:
         >>> describe("integrator", ad.Euler(ad.Decay(0.4, 2, 0.1)))
         {'name': 'euler', 'step_size': 'decay?first=0.4&half_life=2&last=0.1'}
     """
-    name = next((name for name in names(kind) if lookup(kind, name) is type(value)), None)
+    name = next((name for name, made in targets(kind) if made is type(value)), None)
     if name is None:
         return {}
     table: dict[str, Any] = {"name": name}

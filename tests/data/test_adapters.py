@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 import torch
 from covering import examples
@@ -292,12 +291,7 @@ def test_bad_frames(columns, options, message):
         LabeledDataset.from_frame(pd.DataFrame(columns), **{"label": None, **options})
 
 
-def test_frames_of_polars_and_arrow():
-    frame = pd.DataFrame({"u": [1.5, 2.5], "b": [True, False], "c": ["x", "y"], "y": ["q", "p"]})
-    options = {"label": "y", "categorical": "onehot"}
-    data = LabeledDataset.from_frame(frame, **options)
-    for other in (pl.from_pandas(frame), pa.Table.from_pandas(frame)):
-        same(LabeledDataset.from_frame(other, **options), data)
+def test_enumerations_of_polars():
     y = pl.Series("y", ["b", None], pl.Enum(["b", "a"]))
     kinds = pl.DataFrame({"u": [1, 2]}).with_columns(y)
     data = LabeledDataset.from_frame(kinds, label="y")

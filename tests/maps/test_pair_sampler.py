@@ -143,6 +143,36 @@ class TestNeverMixed:
             _ = ad.PairSampler(SOURCE, TARGET.replace(classes=tuple("xyz")), match="names").partners
 
 
+class TestConditions:
+    def test_targets_are_coordinates_in_the_unit_of_the_features(self):
+        x, t = (SOURCE.x, TARGET.x), (SOURCE.x[:, :2].sin(), 9 * TARGET.x[:, :2])
+        ends = [ad.LabeledDataset(*pair, targets=v) for pair, v in zip(zip(x), t, strict=True)]
+        features, unit = (sum(v.var(0, correction=0) for v in pair) / 2 for pair in (x, t))
+        scale = (3.0 * features.sum() / (2 * unit)).sqrt()  # of each of two targets
+        x0, x1, t0, t1 = x[0][:30], x[1][40:85], t[0][:30], t[1][40:85]
+        cost = (half(x0, x1) + half(t0 * scale, t1 * scale)).numpy()
+        pairs = ad.PairSampler(*ends, target_weight=3.0, generator=seeded())
+        plan = pairs.plan(x0, x1, t0, (t1[:, 0], t1[:, 1].numpy()))  # a matrix, or column by column
+        even = [np.full(n, 1 / n) for n in plan.shape]
+        assert float((plan * torch.as_tensor(cost)).sum()) == pytest.approx(ot.emd2(*even, cost))
+        found = pairs.sample_plan_with_labels(x0, x1, t0, t1)
+        assert torch.equal(found.plan, plan) and torch.equal(found.x1, x1[found.columns])
+        assert bool((plan[found.rows, found.columns] > 0).all())
+
+    def test_labels_and_targets(self):
+        source, target = (data.replace(targets=data.x[:, 0]) for data in (SOURCE, TARGET))
+        pairs = ad.PairSampler(source, target, generator=seeded())
+        x0, x1, (y0, t0), (y1, t1) = batch = next(pairs.batches(40))
+        assert torch.equal(y0, y1) and torch.equal(x1, target.x[batch.columns])
+        assert torch.equal(t0, source.targets[batch.rows])
+        assert torch.allclose(batch.plan.diagonal(), torch.tensor(1 / 40).double())
+        blind = ad.PairSampler(source, target, target_weight=0.0).plan(x0, x1, y0, y1)
+        assert torch.equal(blind, ad.PairSampler(SOURCE, TARGET).plan(x0, x1, y0, y1))
+        for bad in ((y0, y1), ((y0, t0), None), ((y0, t0, t0), (y1, t1))):
+            with pytest.raises(ad.InputError, match="tuple"):
+                pairs.plan(x0, x1, *bad)
+
+
 class TestDraws:
     @pytest.mark.slow
     def test_are_in_proportion_to_the_plan(self):
@@ -250,6 +280,9 @@ class TestEdges:
             lambda: ad.PairSampler(SOURCE, TARGET, -1.0): "label_weight",
             lambda: ad.PairSampler(SOURCE, TARGET, "much"): "label_weight",
             lambda: ad.PairSampler(SOURCE, TARGET, match="name"): "names",
+            lambda: ad.PairSampler(
+                *(SOURCE.replace(targets=SOURCE.x[:, :k]) for k in (1, 2))
+            ): "same targets",
             lambda: ad.PairSampler(SOURCE, TARGET, solver="exact"): "solver",
             lambda: ad.PairSampler(SOURCE.x, TARGET.x): "LabeledDataset",
             lambda: ad.PairSampler(SOURCE, labeled([9, 9], 2, 0)): "harmonize",

@@ -15,7 +15,7 @@ import threading
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,9 @@ COMMANDS = (
 )
 
 
-def build_app() -> App:
-    """The whole command line.
+def build_app(typed: str = "") -> App:
+    """The whole command line. Commands of other packages (entry points of the group advect.command) are
+    left out if a command of advect was typed.
 
     Example:
         >>> "flow" in build_app()
@@ -114,6 +115,10 @@ def build_app() -> App:
                 "options and the parameters of methods.",
             }
             parent.command(run, name=name, **texts, **listed)
+    own = {command.name for command in COMMANDS}
+    for name in () if typed in own else sorted(registry.plugins("command").keys() - own):
+        with suppress(*([] if name == typed else [InputError])):  # one that is broken is not listed
+            app.command(registry.load_plugin("command", name), name=name, group=groups["More"])
     for flag in ("--help", "--version"):
         app[flag].group = (groups["More"],)
     app.register_install_completion_command(
@@ -226,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.pop("COLUMNS", None)
     try:
         _check_text(json.dumps(tokens))
-        app = build_app()
+        app = build_app(*tokens[:1])
         if "--help-all" in tokens:
             return _help_all(app, tokens[: tokens.index("--help-all")])
         command, bound, _ = app.parse_args(expanded(tokens), exit_on_error=False, print_error=False)
@@ -275,9 +280,9 @@ def _help_all(app: App, tokens: list[str]) -> int:
             print(f"  {argument.names[0]}  {argument.parameter.help or ''}")
     kinds = [name.removeprefix("--") for name in filter(None, map(_object_option, arguments))]
     for kind in (kind for kind in kinds if kind in registry.kinds()):
-        for name in registry.names(kind):
+        for name, target in registry.targets(kind):
             print(f"\n--{kind} {name}")
-            for key, parameter in registry.parameters(registry.lookup(kind, name)).items():
+            for key, parameter in registry.parameters(target).items():
                 default = (
                     ""
                     if parameter.default is parameter.empty

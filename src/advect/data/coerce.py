@@ -33,7 +33,7 @@ def as_features(x: Any) -> Tensor:
     """Features (n, …) in float32 or float64; a copy, unless gradients are to pass."""
     try:
         values = as_tensor(x)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, BufferError):
         raise InputError(
             "features must be a dense numeric array (n, …)",
             type(x).__name__,
@@ -82,6 +82,7 @@ def _is_python(x: Any) -> bool:
 
 def as_tensor(x: Any) -> Tensor:
     """A tensor as it is, or a copy of other data, so that later changes have no effect."""
+    x = from_dlpack(x)
     if isinstance(x, Tensor):
         return x
     array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
@@ -90,11 +91,19 @@ def as_tensor(x: Any) -> Tensor:
     )
 
 
+def from_dlpack(x: Any) -> Any:
+    """A copy of an array of another library (DLPack, array API) as a tensor; anything else as it is."""
+    members = {*dir(type(x))}
+    if "__dlpack__" not in members or members & {"to_numpy", "__array_interface__", "new_tensor"}:
+        return x
+    return torch.from_dlpack(x).clone()
+
+
 def _numbers(name: str, values: Any, remedy: str, bools: bool = True) -> Tensor:
     """A real tensor from an object that holds numbers."""
     try:
         tensor = as_tensor(values)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, BufferError):
         raise InputError(f"{name} must be numbers", type(values).__name__, remedy) from None
     refused = tensor.is_complex() or (tensor.dtype == torch.bool and not bools)
     refuse_if(refused, f"{name} must be real numbers", tensor.dtype, remedy)
@@ -198,6 +207,7 @@ def _labels(y: Any) -> list[Any]:
 
 
 def _entries(y: Any) -> list[Any]:
+    y = from_dlpack(y)
     if isinstance(y, Tensor):
         y = y.detach().cpu()
         y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16

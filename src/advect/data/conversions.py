@@ -17,6 +17,7 @@ from advect._util.progress import Progress
 from advect._util.result import Table as Facts
 from advect.data.coerce import ALL
 from advect.data.sampling import Subsets
+from advect.io import exchange
 from advect.io.adapters import (
     NamedTensors,
     frame_fields,
@@ -101,8 +102,11 @@ class Conversions(Subsets):
         target: str | Sequence[str] | None = None,
         missing: str | None = None,
     ) -> Self:
-        """The rows of a data frame of pandas, polars or Arrow. Column names are kept, the index is
-        not.
+        """The rows of a data frame of pandas, polars or Arrow, of a Hugging Face dataset, or of an
+        ``AnnData`` object.
+
+        Column names and the index of pandas are kept. Of ``AnnData``, features are ``X``, which may be
+        sparse, and label, weights and targets are columns of ``obs``.
 
         Args:
             frame: numbers and booleans in all columns except labels and weights. Features are
@@ -187,7 +191,31 @@ class Conversions(Subsets):
             (['x0', 'x1', 'label'], ['cat', 'dog'])
         """
         label = None if label is True and not self.has_classes else label
-        return to_frame(self._content(weights is not None), label, weights)
+        frame = to_frame(self._content(weights is not None), label, weights)
+        return frame if self.index is None else frame.set_axis(self.index, axis=0)
+
+    def to_arrow(self, label: str | bool | None = True, weights: str | None = None) -> Any:
+        """A ``pyarrow.Table`` with the columns of ``to_pandas``; the index is a column, as pandas writes it.
+
+        Example:
+            >>> import advect as ad
+            >>> ad.LabeledDataset([[0.0, 1.0], [2.0, 3.0]], ["cat", "dog"]).to_arrow().column_names
+            ['x0', 'x1', 'label']
+        """
+        return exchange.arrow_table(self.to_pandas(label, weights))
+
+    def to_polars(self, label: str | bool | None = True, weights: str | None = None) -> Any:
+        """A polars frame with the columns of ``to_arrow``; categories are of the type ``polars.Enum``."""
+        return exchange.polars_frame(self.to_arrow(label, weights))
+
+    def to_huggingface(self, label: str | bool | None = True, weights: str | None = None) -> Any:
+        """A ``datasets.Dataset`` with the columns of ``to_arrow``; categories are ``ClassLabel``."""
+        return exchange.huggingface_dataset(self.to_arrow(label, weights))
+
+    def to_anndata(self, label: str | bool | None = True, weights: str | None = None) -> Any:
+        """An ``AnnData`` object: features are ``X``, labels, weights and targets are columns of ``obs``."""
+        numbers = self._replace(table=self.table and self.table.without_kinds)
+        return exchange.anndata_object(numbers.to_pandas(label, weights), self.dim)
 
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the dataset to a file atomically; ``ad.datasets.load(path)`` reads it.

@@ -27,7 +27,7 @@ from advect.data.coerce import (
 from advect.data.conversions import Conversions
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
 from advect.data.laws.gaussians import estimate_soft
-from advect.data.sampling import BY_ROW
+from advect.data.sampling import BY_ROW, as_index
 from advect.errors import InputError
 from advect.io.formats import Table
 
@@ -38,9 +38,10 @@ class LabeledDataset(Conversions):
     A dataset is frozen. Every method returns a new object that shares what did not change.
 
     Args:
-        x: features (n, …) as a numpy array, torch tensor or nested list. They are flattened to
-            (n, d); ``sample_shape`` keeps the shape of one sample. Floating dtypes stay (half
-            precision becomes float32). Integers become float32, or float64 from 2²⁴ on.
+        x: features (n, …) as a numpy array, torch tensor, nested list, or an array of another
+            library (``__array__`` or ``__dlpack__``). They are flattened to (n, d); ``sample_shape``
+            keeps the shape of one sample. Floating dtypes stay, but half precision becomes float32.
+            Integers become float32, or float64 from 2²⁴ on.
         y: n labels of any hashable kind, or a tensor or array of whole numbers. None, NaN and
             pandas' NA are missing labels; ``y=None`` is a dataset without labels.
         weights: None for uniform, ``"balanced"`` for the same mass in each class, or n
@@ -50,13 +51,13 @@ class LabeledDataset(Conversions):
         law: Gaussian label laws to use instead of those estimated from (x, y).
         law_index: the row of ``law`` for each sample; by default its class.
         columns: names of the features of tabular samples, all different.
-        table: the original kinds of the columns. Readers of files and data frames set it, and
-            writers use it to restore categories and whole numbers.
+        table: the original kinds of the columns, set by readers and restored by writers.
         probabilities: soft labels, (n, k), with rows that sum to one. ``y`` is then the most
             probable class by default. None for hard labels.
         targets: continuous targets, n numbers or (n, q), stored in float64. Without y there is
             one class, ``"all"``.
         target_columns: names of the targets.
+        index: names of the samples, such as the index of a data frame; files do not keep them.
 
     Attributes:
         x: features (n, d).  y: class positions (n,), int64, −1 for a missing label.
@@ -64,10 +65,8 @@ class LabeledDataset(Conversions):
         sample_shape: shape of one sample.  dim: d, the number of features of a flattened sample.
         labeled: (n,) bool, which samples have a label.  probabilities: (n, k) in float64, or None.
         has_soft_labels: whether labels are probabilities.  has_classes: False for data with
-        targets and no labels.
-        targets: (n, q), or None.  target_unit: (q,), scale of the targets in a flow
-            (``JointTargets``).  fixed_laws: whether gradients stop at the estimated label laws
-            (set by the dynamics).
+        targets and no labels.  targets: (n, q), or None.  target_unit: (q,), scale of the targets in
+            a flow (``JointTargets``).  fixed_laws: whether gradients stop at the estimated laws.
 
     Example:
         >>> import advect as ad
@@ -76,8 +75,6 @@ class LabeledDataset(Conversions):
         (('cat', 'dog'), [0, 1, 0], {'cat': 2, 'dog': 1})
         >>> data
         LabeledDataset(n=3, sample_shape=(2,), classes=2, dtype=float32)
-        >>> ad.LabeledDataset([[0.0], [1.0]], ["cat", None]).labeled.tolist()
-        [True, False]
     """
 
     def __init__(
@@ -94,6 +91,7 @@ class LabeledDataset(Conversions):
         probabilities: Any = None,
         targets: Any = None,
         target_columns: Sequence[str] | None = None,
+        index: Any = None,
     ) -> None:
         features = as_features(x)
         n, device, shape = len(features), features.device, tuple(features.shape[1:])
@@ -124,6 +122,7 @@ class LabeledDataset(Conversions):
                 "targets": values,
                 "target_columns": as_columns(target_columns, n_targets, "target_columns"),
                 "target_unit": None,
+                "index": as_index(index, n),
                 **as_law(law, law_index, codes, len(names), math.prod(shape)),
             }
         )
@@ -287,7 +286,7 @@ class LabeledDataset(Conversions):
 _FIELDS = (
     *("x", "y", "weights", "classes", "sample_shape"),
     *("law", "law_index", "fixed_laws", "columns", "table", "probabilities"),
-    *("targets", "target_columns", "target_unit"),
+    *("targets", "target_columns", "target_unit", "index"),
 )
 
 
@@ -304,7 +303,7 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             changes.setdefault("sample_shape", tuple(x.shape[1:]))
             x = changes["x"] = x.reshape(len(x), -1)
         if len(x) != len(data):  # the targets and laws of other samples
-            changes = {"targets": None, "target_columns": None, "law_index": None} | changes
+            changes = dict.fromkeys(("targets", "target_columns", "law_index", "index")) | changes
     x = changes.get("x", data.x)
     n, dim = x.shape
     shape = tuple(changes.get("sample_shape", data.sample_shape))
@@ -345,6 +344,8 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
         changes |= as_law(law, law_index, y, len(names), dim)
     if "columns" in changes:
         changes["columns"] = as_columns(changes["columns"], shape[0] if len(shape) == 1 else 0)
+    if "index" in changes:
+        changes["index"] = as_index(changes["index"], n)
     if "targets" in changes:
         changes["targets"] = as_targets(changes["targets"], n, x.device)
     if "targets" in changes or "target_columns" in changes:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from advect._util.checks import (
     check_count,
+    check_methods,
     check_positive,
     check_weights,
     missing_labels,
@@ -46,6 +47,7 @@ class Subsets:
     targets: Tensor | None
     target_columns: tuple[str, ...] | None
     target_unit: Tensor | None
+    index: Any
     dim: int
     labeled: Tensor
     has_soft_labels: bool
@@ -114,6 +116,8 @@ class Subsets:
         index = rows_at(index, len(self.y), self.y.device)
         fields = {name: getattr(self, name) for name in BY_ROW}
         rows = {name: value[index] for name, value in fields.items() if value is not None}
+        if self.index is not None:
+            rows["index"] = self.index[index.cpu().numpy()]
         refuse_if(
             not len(rows["y"]),
             "a subset must keep at least one sample",
@@ -283,6 +287,19 @@ def by_turns(
     steps = torch.arange(n, dtype=torch.float64) + begin
     places = torch.searchsorted(ends, steps * (ends[-1] / n), right=True).clamp_max(len(rows) - 1)
     return rows[places][torch.randperm(n, generator=generator)].to(weights.device)
+
+
+def as_index(index: Any, n: int) -> Any:
+    """Names of samples as a pandas index, or None."""
+    if index is None:
+        return None
+    import pandas as pd
+
+    what, remedy = "index must be one name for each sample", "Pass a list of names, or None."
+    check_methods(what, index, ("__iter__",), remedy)
+    names = index if isinstance(index, pd.Index) else pd.Index([*index])
+    refuse_if(len(names) != n, what, f"{len(names)} names for {n} samples", remedy)
+    return names
 
 
 def rows_at(index: Any, n: int, device: torch.device) -> Tensor:

@@ -195,7 +195,8 @@ def _load_start(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
     # A file holds some class names as text. The names of the source replace them.
     names = {stored_name(name): name for name in source.classes}
     classes = tuple(names.get(name, name) for name in start.dataset.classes)
-    return replace(start, dataset=start.dataset.replace(classes=classes))
+    index = source.index if len(source) == len(start.dataset) else None  # not in files
+    return replace(start, dataset=start.dataset.replace(classes=classes, index=index))
 
 
 def _follow(

@@ -17,6 +17,7 @@ from advect._util.checks import check_count, check_known, refuse_if
 from advect._util.progress import Progress, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
+from advect.io.exchange import as_frame, split_index
 from advect.io.formats.content import (
     Content,
     are_images,
@@ -62,9 +63,12 @@ def frame_fields(
 
     from advect.io.formats.arrow import table_content
 
-    where, labels = "the frame", {}
-    if nw.dependencies.is_pandas_dataframe(frame):  # no index, names as text
-        frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    where, labels, index = "the frame", {}, None
+    frame = as_frame(frame, label, weights, target)
+    if nw.dependencies.is_pandas_dataframe(frame):
+        index, plain = frame.index, frame.reset_index(drop=True)
+        index = None if index.equals(plain.index) else index
+        frame = plain.set_axis([str(name) for name in frame.columns], axis=1)
         check_names(where, list(frame.columns))
     try:
         columns = nw.from_native(frame, eager_only=True)
@@ -72,10 +76,10 @@ def frame_fields(
             check_known("label column", str(label), columns.columns)
             labels = _frame_labels(columns[str(label)])
             columns = columns.drop(str(label))
-        table = columns.to_arrow().combine_chunks().unify_dictionaries()
+        table, levels = split_index(columns.to_arrow().combine_chunks().unify_dictionaries())
     except TypeError:
         raise InputError(
-            "a data frame of pandas, polars or Arrow is needed",
+            "a data frame of pandas, polars, Arrow, Hugging Face or AnnData is needed",
             type(frame).__name__,
             "Arrays go to LabeledDataset(x, y).",
         ) from None
@@ -103,6 +107,8 @@ def frame_fields(
     if content.probabilities is not None:
         labels.pop("classes", None)
     fields = source_fields(content, Draw(), False) | labels
+    index = levels if index is None else index
+    fields["index"] = None if index is None else index[rows]
     return fields if is_column else fields | {"weights": weights}
 
 
@@ -136,12 +142,10 @@ def _categories(table: Any, categorical: str | None) -> dict[str, Column]:
 
 def to_frame(content: Content, label: str | bool | None, weights: str | None) -> Any:
     """A pandas frame with columns in their original types, and labels as categories."""
-    stored = (content.table and content.table.label) or "label"
-    label = stored if label is True else label or None
-    names = content.columns or grid_names(content.shape)
-    if content.columns is None and len(content.shape) == 1:
-        names = [f"x{position}" for position in range(content.shape[0])]
-    return data_frame(content, names, label, weights)
+    label = ((content.table and content.table.label) or "label") if label is True else label or None
+    flat = len(content.shape) == 1
+    names = [f"x{k}" for k in range(content.shape[0])] if flat else grid_names(content.shape)
+    return data_frame(content, content.columns or names, label, weights)
 
 
 class NamedTensors(TensorDataset):

@@ -23,6 +23,7 @@ from advect.io.formats import Content
 from advect.io.named import NAMES, open_named
 from advect.io.run_frames import open_frame
 from advect.io.synthetic import gaussians, moons, rings, swiss_roll
+from advect.registry import load_plugin, plugins
 
 _TOYS: dict[str, Callable[..., LabeledDataset]] = {
     "gaussians": gaussians,
@@ -73,7 +74,7 @@ class Reference:
             repr(ref),
             "Pass text such as 'mnist' or 'csv:pets.csv'.",
         )
-        names, kinds = list(names), (*files.formats(), *_READERS, "toy")
+        names, kinds = list(names), dict.fromkeys((*files.formats(), *_READERS, "toy"))
         path, _, query = ref.partition("?")
         options = {
             name: typed(text, _TYPES.get(name, ""))
@@ -82,6 +83,8 @@ class Reference:
         if path in names:
             return cls("name", path, options)
         scheme = _SCHEME.fullmatch(path)
+        if scheme is not None and scheme[1] not in kinds:
+            kinds |= plugins("format")
         if scheme is not None and scheme[1] in kinds:
             refuse_if(
                 not scheme[2],
@@ -156,6 +159,8 @@ def load(
         return _draw_toy(path, options)
     kind = files.kind_of(path) if kind == "path" else kind
     sampling = {name: options.pop(name) for name in _SAMPLING if name in options}
+    if kind not in (*_READERS, *files.formats()):
+        register_format(kind, load_plugin("format", kind))
     if kind in _READERS:
         what, read, known = _READERS[kind]
         _check_options(what.format(path), options, [*known, *_SAMPLING])

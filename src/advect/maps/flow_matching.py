@@ -141,8 +141,9 @@ class FlowMatchingMap(NetworkMap, kind="flow-matching"):
 def _sampled(pairs: PairSampler, position: Tensor, generator: torch.Generator) -> Iterator[Pairs]:
     """Batches of pairs of two datasets, with labels by ``position``."""
     size = max(_BATCH_SIZE, min(_PAIRED_AT_ONCE, len(pairs.source), len(pairs.target)))
-    for x0, x1, y0, y1 in pairs.batches(size, generator=generator):
-        columns = x0, x1.reshape(x0.shape), position[y0.cpu()], y1
+    for batch in pairs.batches(size, generator=generator):
+        y0, y1 = pairs.source.y[batch.rows], pairs.target.y[batch.columns]
+        columns = batch.x0, batch.x1.reshape(batch.x0.shape), position[y0.cpu()], y1
         for parts in zip(*(column.split(_BATCH_SIZE) for column in columns), strict=True):
             yield Pairs(*parts)
 

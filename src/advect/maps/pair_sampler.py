@@ -1,12 +1,14 @@
 """Mini-batch pairs for flow matching under a cost with labels (paper, section 2.3; Tong et al. 2024).
 
-    min_P Σ_ij P_ij ½ ( ‖x_i − x'_j‖² + label_weight · W₂²(α_y(i), α_y'(j)) )     over the plans of a batch
+    min_P Σ_ij P_ij ½ ( ‖x_i − x'_j‖² + label_weight · W₂²(α_y(i), α_y'(j)) + v ‖t_i − t'_j‖² )   over the plans of a batch
 
-Label laws are those of the whole datasets. At label_weight = ∞ classes are never mixed."""
+Label laws, and the unit v of continuous targets t, are those of the whole datasets. At label_weight = ∞
+classes are never mixed."""
 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,25 +29,31 @@ from advect._util.checks import (
 from advect.cost.ground import GroundCost, check_features
 from advect.cost.label_costs import NoLabels
 from advect.cost.labels import Bures, checked_distances
-from advect.data.coerce import as_codes, as_features
+from advect.cost.targets import TargetValues
+from advect.data.coerce import as_codes, as_features, as_targets
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import with_class_laws
+from advect.data.labels import require_targets, with_class_laws
 from advect.data.sampling import by_turns
 from advect.ot.exact import ExactOT
 from advect.ot.solver import Solver, check_solver
 from advect.transport.transport import check_dataset
 
+_WHO = "a pair sampler"
 _TINY = torch.finfo(torch.float64).tiny
 _ROUNDING = 1e-12
 
 
-class Pairs(NamedTuple):
-    """Pairs, row by row: x0[i] goes to x1[i], with labels y0[i] and y1[i]."""
+class Pairs(namedtuple("_Pairs", ("x0", "x1", "y0", "y1"))):
+    """Pairs, row by row: x0[i] goes to x1[i], with conditions y0[i] and y1[i].
 
-    x0: Any
-    x1: Any
-    y0: Any
-    y1: Any
+    Attributes:
+        plan: the plan that the pairs were drawn from.
+        rows, columns: positions of both ends in the arrays that were passed, or in the datasets.
+    """
+
+    plan: Tensor
+    rows: Tensor
+    columns: Tensor
 
 
 class _Group(NamedTuple):
@@ -65,6 +73,10 @@ class PairSampler:
     methods of torchcfm's ``OTPlanSampler``: ``matcher.ot_sampler = ad.PairSampler(source, target)``.
     Names and numbers of classes may differ.
 
+    Conditions are what the datasets have: labels, continuous targets, or both, as a tuple
+    ``(labels, targets)``. Several targets are columns or further entries of the tuple. For several
+    discrete conditions use tuples as labels, such as ``("female", "batch 2")``.
+
     Args:
         source, target: the whole datasets, for label laws.
         label_weight: weight of labels. 0 is plain mini-batch transport, 1 the ground cost of the paper.
@@ -75,6 +87,8 @@ class PairSampler:
             same ones, else laws.
         solver: solver of the batches: ``ExactOT()``, or ``Sinkhorn(epsilon)`` for blurred plans.
         generator: generator of all draws; torch's default by default.
+        target_weight: weight of continuous targets, if both datasets have them. At 1, all of them together
+            count as much as all features together. 0 ignores them.
 
     Example:
         >>> import torch, advect as ad
@@ -93,8 +107,10 @@ class PairSampler:
     match: str = "auto"
     solver: Solver = ExactOT()
     generator: torch.Generator | None = field(default=None, repr=False)
+    target_weight: float = 1.0
 
     def __post_init__(self) -> None:
+        check_non_negative("target_weight", self.target_weight)
         weight = self.label_weight
         if weight != math.inf:
             check_non_negative("label_weight", weight)
@@ -105,6 +121,16 @@ class PairSampler:
             if weight > 0:
                 require_labels(data, "a pair sampler with a label weight")
         check_features(self.source, self.target)
+        _ = self._value_cost  # both must have the same targets
+
+    @cached_property
+    def _value_cost(self) -> GroundCost | None:
+        """Features and targets, in the units of the whole datasets; None if targets do not count."""
+        ends = self.source, self.target
+        if not self.target_weight or any(data.targets is None for data in ends):
+            return None
+        cost = GroundCost(label=TargetValues(), label_weight=self.target_weight)
+        return cost.fitted(*(data._replace(x=data.x.detach()) for data in ends))
 
     @cached_property
     def label_distances(self) -> Tensor:
@@ -154,20 +180,30 @@ class PairSampler:
     ) -> Pairs:
         """Pairs of a batch under the cost with labels: x0[i], x1[j], y0[i], y1[j].
 
+        The four parts also have the ``plan`` of the batch, and i and j as ``rows`` and ``columns``.
+
         Args:
             x0, x1: samples (n, …) and (m, …), arrays or tensors.
-            y0, y1: class names, or positions in the classes of the datasets.
+            y0, y1: class names, or positions in the classes of the datasets; continuous targets;
+                or a tuple of both, as the datasets have them.
             replace: draw n pairs from the plan, as torchcfm does; False takes each row of ``x0``
                 with a partner once, in random order.
         """
         refuse_if(
             self.label_weight and (y0 is None or y1 is None),
-            "a label weight needs labels of both sides",
+            "a label weight needs labels or targets of both sides",
             "None",
             "Pass y0 and y1, or label_weight=0.",
         )
-        i, j = _draw(self.plan(x0, x1, y0, y1), replace, self.generator)
-        return Pairs(_take(x0, i), _take(x1, j), _take(y0, i), _take(y1, j))
+        plan = self.plan(x0, x1, y0, y1)
+        i, j = _draw(plan, replace, self.generator)
+        y0, y1 = (
+            tuple(_take(part, rows) for part in y)
+            if self._value_cost is not None and type(y) is tuple
+            else _take(y, rows)
+            for y, rows in ((y0, i), (y1, j))
+        )
+        return _pairs(plan, i, j, _take(x0, i), _take(x1, j), y0, y1)
 
     def plan(self, x0: Any, x1: Any, y0: Any = None, y1: Any = None) -> Tensor:
         """The plan of a batch, (n, m) in float64; by features alone without labels.
@@ -181,7 +217,12 @@ class PairSampler:
         a, b = (LabeledDataset(as_features(x).detach()) for x in (x0, x1))
         check_features(a, b)
         everything = _Group(torch.arange(len(a)), torch.arange(len(b)))
-        if not self.label_weight or (y0 is None and y1 is None):
+        if y0 is None and y1 is None:
+            return self._solve(a, b, [everything], None)
+        if self._value_cost is not None:
+            y0, a = _conditions(y0, self.source, a)
+            y1, b = _conditions(y1, self.target, b)
+        if not self.label_weight:
             return self._solve(a, b, [everything], None)
         first, last, shares = self._codes(y0, y1, len(a), len(b))
         if math.isfinite(self.label_weight):
@@ -209,7 +250,8 @@ class PairSampler:
 
         Samples are drawn by weight, stratified by class, each in one pair; at an infinite label weight
         those of the target are drawn for the classes of the source. Labels are positions in the
-        classes of the datasets, −1 without a label.
+        classes of the datasets, −1 without a label. ``rows`` and ``columns`` of a batch are positions in the
+        datasets, so ``pairs.source.subset(batch.rows)`` has everything else that is known of them.
 
         Args:
             size: number of pairs of a batch.
@@ -248,17 +290,27 @@ class PairSampler:
                     ]
                 )
                 groups = [_Group(rows, rows) for rows in torch.arange(size).split(counts.tolist())]
-            a, b = LabeledDataset(source.x[start]), LabeledDataset(target.x[end])
-            plan = self._solve(a, b, groups, self._label_cost(y0[start], y1[end]))
+            labels = self._label_cost(y0[start], y1[end])
+            plan = self._solve(source.subset(start), target.subset(end), groups, labels)
             i, j = _draw(plan, False, draw)
             start, end = start[i], end[j]
-            yield Pairs(first[start], last[end], source.y[start], target.y[end])
+            y = self._known(source, start), self._known(target, end)
+            yield _pairs(plan[i][:, j], start, end, first[start], last[end], *y)
+
+    def _known(self, data: LabeledDataset, rows: Tensor) -> Any:
+        """The conditions of samples, as ``plan`` takes them."""
+        if self._value_cost is None:
+            return data.y[rows]
+        targets = require_targets(data, _WHO)[rows]
+        return (data.y[rows], targets) if data.has_classes else targets
 
     def _solve(
         self, a: LabeledDataset, b: LabeledDataset, groups: list[_Group], labels: Tensor | None
     ) -> Tensor:
         """The plans of the groups as one plan of the batch."""
-        matrix = GroundCost(label=NoLabels()).between(a, b).matrix(torch.float64).cpu()
+        cost = None if a.targets is None else self._value_cost
+        cost = cost or GroundCost(label=NoLabels())
+        matrix = cost.between(a, b).matrix(torch.float64).cpu()
         if labels is not None:
             matrix = matrix + labels
         plan = matrix.new_zeros(matrix.shape)
@@ -279,21 +331,30 @@ class PairSampler:
 
     def _codes(self, y0: Any, y1: Any, n: int, m: int) -> tuple[Tensor, Tensor, Tensor]:
         """Class positions of both sides, and the partners of these classes."""
-        first, _ = as_codes(y0, self.source.classes, n)
-        last, _ = as_codes(y1, self.target.classes, m)
+        first, last = (
+            as_codes(y0, self.source.classes, n)[0],
+            as_codes(y1, self.target.classes, m)[0],
+        )
         missing = int((first < 0).sum() + (last < 0).sum())
         if missing:
             raise missing_labels("a pair sampler with a label weight", missing, n + m)
         return first, last, self.partners
 
 
-def _assignment(cost: Tensor) -> Tensor:
-    """The exact plan of a square cost between uniform measures."""
-    from scipy.optimize import linear_sum_assignment
-
-    plan = torch.zeros_like(cost)
-    plan[linear_sum_assignment(cost.numpy())] = 1 / len(cost)
-    return plan
+def _conditions(y: Any, data: LabeledDataset, batch: LabeledDataset) -> tuple[Any, LabeledDataset]:
+    """Labels of a batch, and the batch with its targets, from the conditions that ``data`` has."""
+    parts = [*y] if type(y) is tuple else [y]
+    labels = parts.pop(0) if data.has_classes else [0] * len(batch)  # positions in the one class
+    columns = [as_targets(part, len(batch), batch.x.device) for part in parts]
+    targets = torch.cat([batch.x[:, :0].double(), *(c for c in columns if c is not None)], dim=1)
+    q = require_targets(data, _WHO).shape[1]
+    refuse_if(
+        targets.shape[1] != q,
+        f"conditions must be {'labels and ' * data.has_classes}{q} continuous targets",
+        f"{targets.shape[1]} targets",
+        f"Pass {'a tuple (labels, targets)' if data.has_classes else 'them'}, or target_weight=0.",
+    )
+    return labels, batch._replace(targets=targets)
 
 
 def _draw(plan: Tensor, replace: bool, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
@@ -308,10 +369,25 @@ def _draw(plan: Tensor, replace: bool, generator: torch.Generator | None) -> tup
     return rows, torch.multinomial(plan[rows], 1, generator=generator)[:, 0]
 
 
+def _pairs(plan: Tensor, rows: Tensor, columns: Tensor, *ends: Any) -> Pairs:
+    pairs = Pairs(*ends)
+    pairs.plan, pairs.rows, pairs.columns = plan, rows, columns
+    return pairs
+
+
 def _take(values: Any, rows: Tensor) -> Any:
     if values is None:
         return None
     return values[rows.to(values.device)] if torch.is_tensor(values) else np.asarray(values)[rows]
+
+
+def _assignment(cost: Tensor) -> Tensor:
+    """The exact plan of a square cost between uniform measures."""
+    from scipy.optimize import linear_sum_assignment
+
+    plan = torch.zeros_like(cost)
+    plan[linear_sum_assignment(cost.numpy())] = 1 / len(cost)
+    return plan
 
 
 def _masses(data: LabeledDataset) -> Tensor:
