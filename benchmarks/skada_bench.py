@@ -11,7 +11,8 @@ Train Src, Train Tgt      the SVC on the source, on the labeled target
 10 labels                 the SVC on ten random labels of the target
 advect rows               ad.TransportClassifier, ad.ClassReweighting, and ad.adapt without labels and with the same ten labels
 
-Settings of ad.adapt were chosen on seeds 1000 to 1119. Results are stored after each split, and stored ones are not computed again.
+Settings of ad.adapt were chosen on seeds 1000 to 1119. Results are stored after each seed and shift, and stored ones
+are not computed again.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def cells(shift: str, seed: int, split: int, methods: list[str]) -> dict[str, An
             warnings.simplefilter("ignore")
             try:
                 found[f"{name}/{shift}/{seed}/{split}"] = METHODS[name](data)
-            except Exception as error:  # noqa: BLE001 - a peer that fails is a row without a number
+            except Exception as error:  # a peer that fails is a row without a number
                 found[f"{name}/{shift}/{seed}/{split}"] = f"{type(error).__name__}: {error}"[:200]
     return found
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import advect as ad
+from advect.io.synthetic import swiss_roll
 
 EVIL = "<script>alert(1)</script>"
 
@@ -29,7 +30,7 @@ def plane(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory) -> Path:
-    source = ad.datasets.swiss_roll(80, generator=torch.Generator().manual_seed(0))
+    source = swiss_roll(80, generator=torch.Generator().manual_seed(0))
     target = source.replace(x=source.x * torch.tensor([1.0, 0.3, 1.0]))
     options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Recorder()]}
     result = ad.flow(source, ad.OTDD(target), n_steps=4, **options)

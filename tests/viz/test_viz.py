@@ -18,6 +18,7 @@ from scipy.spatial.distance import pdist, squareform
 import advect as ad
 from advect.data.class_table import ClassTable
 from advect.data.laws import Full
+from advect.io.synthetic import swiss_roll
 from advect.viz.theme import LIGHT, PALETTE, SMALL
 
 pytest.importorskip("matplotlib")
@@ -302,7 +303,7 @@ ONE = [gaussians()]
 PICTURES = ad.LabeledDataset(torch.zeros(4, 3, 3))
 REFUSED = [
     (viz.particles, ([],), {}, "frame"),
-    (viz.particles, (ONE,), {"target": ad.datasets.swiss_roll(8)}, "dimension"),
+    (viz.particles, (ONE,), {"target": swiss_roll(8)}, "dimension"),
     (viz.particles, (ONE,), {"target": gaussians().x}, "target"),
     (viz.particles, (ONE,), {"titles": ["a", "b"]}, "titles"),
     (viz.particles, (ONE,), {"columns": 0}, "columns"),

@@ -11,7 +11,6 @@ of the target with its own labels are a fifth candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +35,7 @@ from advect.classes.shares import ClassShares, class_shares
 from advect.cost.ground import check_features
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.covariance import symmetric_root
+from advect.data.laws.gaussians import estimate_gaussians
 from advect.data.laws.linalg import principal_axes
 from advect.data.size import refuse_large
 from advect.transport.transport import check_dataset
@@ -56,6 +56,7 @@ _WHY = {
     "labels": "labels of the target disagree with the source",
 }
 _UNEXPLAINED = "nothing explains the target; label some of its samples"
+_EVIDENCE = ("method", "probability", "p_value", "misfit", "log_density", "accuracy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +66,11 @@ class Candidate:
     method: str
     dataset: LabeledDataset = field(repr=False)
     answers: np.ndarray = field(repr=False)  # (m, k)
-    p_value: float | None = None
+    p_value: float | None = None  # of ``ClassShares``, as the misfit
     misfit: float | None = None
     log_density: float | None = None  # mean over the target
-
-    @property
-    def shift(self) -> str:
-        return _SHIFTS.get(self.method, "conditional")
+    probability: float = 0.0
+    accuracy: float | None = None  # on known labels of the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,6 @@ class Adapted(Result):
         reason: why, in one sentence.
         dataset: the training set with weights, and with the labeled samples of the target.
         candidates: the training sets that were compared, with their evidence.
-        probabilities: of each candidate by its method.
         accuracy: the expected share of correct labels in the target: that of the known labels, or
             without any the one if the shift is as stated.
         interval: a 95 % interval (Wilson) with known labels; without any, the range of the accuracy over all
@@ -100,39 +98,20 @@ class Adapted(Result):
     shift: str
     method: str
     reason: str
-    dataset: LabeledDataset = field(repr=False)
-    candidates: tuple[Candidate, ...]
-    probabilities: dict[str, float]
     accuracy: float
     interval: tuple[float, float]
+    dataset: LabeledDataset = field(repr=False)
+    candidates: tuple[Candidate, ...]
     model: Any = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def labels(self) -> list[Hashable]:
-        """The predicted class of each sample of the target."""
-        return [self.source.classes[code] for code in self._chosen.answers.argmax(axis=1)]
-
-    @property
-    def _chosen(self) -> Candidate:
-        return next(each for each in self.candidates if each.method == self.method)
 
     def _summary(self) -> dict[str, Any]:
-        facts = {"shift": self.shift, "method": self.method, "reason": self.reason}
-        facts |= {"accuracy": self.accuracy, "interval": list(self.interval)}
-        return {**facts, "known labels": int(self.target.labeled.sum())}
+        names = ("shift", "method", "reason", "accuracy", "interval")
+        known = int(self.target.labeled.sum())
+        return {name: getattr(self, name) for name in names} | {"known labels": known}
 
     def _tables(self) -> list[Table]:
-        columns = ("method", "shift", "probability", "p-value", "misfit", "log density", "accuracy")
-        codes = _codes(self.source, self.target)
-        known = codes >= 0
-        rows = []
-        for each in self.candidates:
-            right = (each.answers.argmax(axis=1) == codes)[known]
-            accuracy = float(right.mean()) if known.any() else None
-            evidence = each.p_value, each.misfit, each.log_density, accuracy
-            rows.append((each.method, each.shift, self.probabilities[each.method], *evidence))
-        return [Table("Evidence", columns, rows)]
+        rows = [[getattr(each, name) for name in _EVIDENCE] for each in self.candidates]
+        return [Table("Evidence", [name.replace("_", " ") for name in _EVIDENCE], rows)]
 
 
 def adapt(
@@ -165,59 +144,62 @@ def adapt(
 
     Example:
         >>> import torch, advect as ad
+        >>> from sklearn.svm import SVC
         >>> generator = torch.Generator().manual_seed(0)
         >>> source = ad.datasets.gaussians(100, classes=2, generator=generator)
         >>> target = source.replace(x=0.5 * source.x + 3)
-        >>> found = ad.adapt(source, ad.LabeledDataset(target.x))
+        >>> found = ad.adapt(source, ad.LabeledDataset(target.x), SVC())
         >>> found.shift, found.method
         ('conditional', 'move')
-        >>> sum(a == b for a, b in zip(found.labels, target.labels)) > 95
+        >>> found.model.score(target.x, target.labels) > 0.95
         True
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
     refuse_large("an adaptation", [len(source), len(target)], "audit", max_samples)
-    codes, known = _codes(source, target), target.labeled.cpu().numpy()
-    candidates, method, prior, reason = _unsupervised(source, target)
+    if model is not None:
+        check_methods("model must be a classifier", model, ("fit", "predict"), "Pass SVC().")
+    foreign = [name for name, n in target.counts.items() if n and name not in source.classes]
+    remedy = "Rename or remove them; -1 is a missing label only in estimators."
+    refuse_if(foreign, "labels of the target must be classes of the source", foreign, remedy)
+    target = renamed(target, {name: name for name in source.classes}, source.classes)
+    codes, k = target.y.cpu().numpy(), len(source.classes)
+    known = codes >= 0
+    candidates, method, sure, reason = _unsupervised(source, target)
     if known.any():
-        candidates += (_spread(source, target, codes),)
-    others = (1 - prior) / (len(candidates) - 1)
-    logs = [
-        np.log(prior if each.method == method else others) + _log_likelihood(each, codes)
-        for each in candidates
-    ]
-    odds = np.exp(np.array(logs) - max(logs))
-    probabilities = {
-        each.method: float(p) for each, p in zip(candidates, odds / odds.sum(), strict=True)
-    }
-    best = max(candidates, key=lambda each: probabilities[each.method])
+        candidates.append(_spread(target, codes))
+    prior = [sure if c.method == method else (1 - sure) / 4 for c in candidates]
+    answers = np.stack([each.answers for each in candidates])
+    right = (1 - _WRONG) * answers[:, known, codes[known]] + _WRONG / k
+    odds = np.log(prior) + np.log(right).sum(axis=1)
+    odds = np.exp(odds - odds.max())
+    best = candidates[int(odds.argmax())]
     if best.method != method:
         reason = f"{_WHY[best.method]} (by {known.sum()} labels of the target)"
     guess = best.answers.argmax(axis=1)
-    if model is not None:
-        check_methods("model must be a classifier", model, ("fit", "predict"), "Pass SVC().")
-        if best.method != "labels":
-            rows = target.x.cpu().numpy()
-            guess = codes_of(trained(model, best.dataset).predict(rows), source.classes)
+    if model is not None and best.method != "labels":
+        found = trained(model, best.dataset).predict(target.x.cpu().numpy())
+        guess = codes_of(found, source.classes)
+    expected = answers[:, np.arange(len(guess)), guess].mean(axis=1)
+    accuracy, interval = expected[odds.argmax()], (expected.min(), expected.max())
+    hits, dataset = (answers.argmax(axis=2) == codes)[:, known], best.dataset
     if known.any():
-        right, n = int((guess == codes)[known].sum()), int(known.sum())
-        accuracy, interval = right / n, wilson(right, n)
-    else:
-        rows = np.arange(len(guess))
-        expected = {each.method: float(each.answers[rows, guess].mean()) for each in candidates}
-        accuracy = expected[best.method]
-        interval = min(expected.values()), max(expected.values())
-    dataset = _with_labels(best.dataset, target) if known.any() else best.dataset
+        accuracy = (guess == codes)[known].mean()
+        interval = wilson(int((guess == codes)[known].sum()), int(known.sum()))
+        dataset = _with_labels(dataset, target)
+    rows = zip(candidates, odds / odds.sum(), hits, strict=True)
     return Adapted(
         source,
         target,
-        _shift(best, reason),
+        "conditional" if reason == _UNEXPLAINED else _SHIFTS.get(best.method, "conditional"),
         best.method,
         reason,
+        float(accuracy),
+        (float(interval[0]), float(interval[1])),
         dataset,
-        candidates,
-        probabilities,
-        accuracy,
-        interval,
+        tuple(
+            replace(each, probability=float(p), accuracy=float(hit.mean()) if len(hit) else None)
+            for each, p, hit in rows
+        ),
         None if model is None else trained(model, dataset),
     )
 
@@ -227,136 +209,103 @@ def trained(model: Any, data: LabeledDataset) -> Any:
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
-    weights = len(data) * data.weights.cpu().numpy()
-    options = {"sample_weight": weights} if has_fit_parameter(model, "sample_weight") else {}
+    weights = {"sample_weight": len(data) * data.weights.cpu().numpy()}
+    options = weights if has_fit_parameter(model, "sample_weight") else {}
     copy: Any = clone(model)
     return copy.fit(data.x.cpu().numpy(), np.array(data.labels), **options)
 
 
-def _shift(best: Candidate, reason: str) -> str:
-    return "conditional" if reason == _UNEXPLAINED else best.shift
-
-
-def _codes(source: LabeledDataset, target: LabeledDataset) -> np.ndarray:
-    """Classes of the target's samples as positions in those of the source, −1 without a label."""
-    codes = np.full(len(target), -1)
-    known = target.labeled.cpu().numpy()
-    names = np.array([name for name in target.labels if name is not None], dtype=object)
-    codes[known] = codes_of(names, source.classes)
-    return codes
-
-
 def _unsupervised(
     source: LabeledDataset, target: LabeledDataset
-) -> tuple[tuple[Candidate, ...], str, float, str]:
+) -> tuple[list[Candidate], str, float, str]:
     """The candidates without labels, the best, its prior probability, and the reason."""
-    moved = _moved(source, target)
-    plain, after = class_shares(source, target), class_shares(moved, target)
-    axes = principal_axes([torch.cat([part.x - part.x.mean(dim=0) for part in (source, target)])])
-    singular, directions = axes
-    directions = directions[:_AXES][singular[:_AXES] > 1e-6 * singular[0]]
+    both = torch.cat([part.x.double() - part.x.double().mean(dim=0) for part in (source, target)])
+    singular, axes = principal_axes([both])
+    axes = axes[:_AXES][singular[:_AXES] > 1e-6 * singular[0]].T
 
-    def density(of: LabeledDataset, at: LabeledDataset) -> np.ndarray:
-        points = [(data.x.double() @ directions.T).cpu().numpy() for data in (of, at)]
-        return _log_density(points[0], of.weights.cpu().numpy(), points[1])
+    def density(of: LabeledDataset, at: LabeledDataset = target) -> np.ndarray:
+        points, rows = ((part.x.double() @ axes).cpu().numpy() for part in (of, at))
+        return _log_density(points, of.weights.cpu().numpy(), rows)
 
     inside = density(source, source)
     ratio = density(target, source) - inside
-    selected = source.replace(weights=source.weights.numpy() * np.exp(ratio - ratio.max()))
-    mass = source.class_mass.cpu().numpy()
-    sets = {"leave": source, "reweight": plain.reweighted(), "move": after.reweighted()}
-    means = {name: float(density(data, target).mean()) for name, data in sets.items()}
-    candidates = (
-        Candidate("leave", source, _answers(plain, mass), log_density=means["leave"]),
-        _explained("reweight", plain, means["reweight"]),
-        _explained("move", after, means["move"]),
-        Candidate(
-            "select",
-            selected,
-            _answers(class_shares(selected, target), selected.class_mass.cpu().numpy()),
-        ),
-    )
-    d = len(directions)
-    gain = len(target) * (means["move"] - means["reweight"]) - d * (d + 3) / 2
+    selected = source.replace(weights=source.weights.cpu().numpy() * np.exp(ratio - ratio.max()))
+    plain = class_shares(source, target)
+    after = class_shares(_moved(source, target), target)
+    candidates = [
+        Candidate("leave", source, _answers(plain, source), log_density=density(source).mean()),
+        Candidate("select", selected, _answers(class_shares(selected, target), selected)),
+    ]
+    for name, found in (("reweight", plain), ("move", after)):
+        data = found.reweighted()
+        numbers = found.p_value, found.misfit, float(density(data).mean())
+        candidates.append(Candidate(name, data, _answers(found, data), *numbers))
+    densities = [each.log_density or 0.0 for each in candidates[2:]]
+    gain = len(target) * (densities[1] - densities[0]) - axes.shape[1] * (axes.shape[1] + 3) / 2
     name, best = ("move", after) if gain > 0 else ("reweight", plain)
+    mass = source.class_mass.cpu().numpy()
     errors = plain.standard_error(generator=torch.Generator().manual_seed(0))
-    errors = np.sqrt(errors**2 + mass * (1 - mass) / len(source))
-    if plain.p_value >= _LEVEL and (np.abs(plain.shares - mass) <= 2 * errors + 1e-9).all():
+    errors = np.sqrt(errors**2 + mass * (1 - mass) / len(source)) + 1e-9
+    if plain.p_value >= _LEVEL and (np.abs(plain.shares - mass) <= 2 * errors).all():
         name, best = "leave", plain
     if best.p_value >= _LEVEL:
         return candidates, name, _SURE, f"{_WHY[name]} (p = {best.p_value:.2f})"
-    if (density(source, target) > np.quantile(inside, _TAIL)).mean() >= _COVERED:
+    if (density(source) > np.quantile(inside, _TAIL)).mean() >= _COVERED:
         return candidates, "select", _SURE, _WHY["select"]
     name = "move" if after.misfit < _GAIN * plain.misfit else "leave"
     return candidates, name, _UNSURE, _UNEXPLAINED
 
 
-def _explained(method: str, found: ClassShares, log_density: float) -> Candidate:
-    answers = _answers(found, found.shares)
-    return Candidate(method, found.reweighted(), answers, found.p_value, found.misfit, log_density)
-
-
-def _answers(found: ClassShares, mass: np.ndarray) -> np.ndarray:
-    """Class probabilities of the target's samples, with these proportions."""
-    joint = found.answers[1] * mass + 1e-12
+def _answers(found: ClassShares, data: LabeledDataset) -> np.ndarray:
+    """Class probabilities of the target's samples, with the class proportions of these data."""
+    joint = found.answers[1] * data.class_mass.cpu().numpy() + 1e-12
     return joint / joint.sum(axis=1, keepdims=True)
 
 
 def _log_density(points: np.ndarray, weights: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Log of a Gaussian kernel density estimate (Scott's rule); −∞ where points span no volume."""
+    """Log of a Gaussian kernel density estimate (Scott's rule); −1e6 where points span no volume."""
     from scipy.stats import gaussian_kde
 
     try:
-        return gaussian_kde(points.T, weights=weights).logpdf(at.T)
+        return gaussian_kde(points.T, weights=weights).logpdf(at.T).clip(min=-1e6)
     except (np.linalg.LinAlgError, ValueError):
-        return np.full(len(at), -np.inf)
+        return np.full(len(at), -1e6)
 
 
 def _moved(source: LabeledDataset, target: LabeledDataset) -> LabeledDataset:
     """The source after the optimal map between Gaussians, x → A (x − m) + m' with A S A = S'."""
-    moments = []
-    for data in (source, target):
-        x, weights = data.x.double(), data.weights.double()[:, None]
-        mean = (weights * x).sum(dim=0)
-        covariance = (weights * (x - mean)).T @ (x - mean)
-        # shrunk towards a multiple of the identity, which makes it invertible
-        share = x.shape[1] / (x.shape[1] + len(x))
-        eye = torch.eye(len(mean), dtype=x.dtype, device=x.device)
-        scale = covariance.trace().clamp_min(1e-300) / len(mean)
-        moments.append((mean, (1 - share) * covariance + share * scale * eye))
-    (mean, first), (end, last) = moments
-    root = symmetric_root(first[None])[0]
+    laws = [
+        estimate_gaussians(data.x.double(), torch.zeros_like(data.y), data.weights.double(), 1)
+        for data in (source, target)
+    ]
+    # covariances are shrunk towards a multiple of the identity, which makes them invertible
+    d, covariances = source.dim, torch.cat([law.covariances() for law in laws])
+    share = covariances.new_tensor([[[d / (d + len(data))]] for data in (source, target)])
+    scales = covariances.diagonal(dim1=1, dim2=2).mean(dim=1).clamp_min(1e-300)
+    identities = scales[:, None, None] * torch.eye(d).to(covariances)
+    first, last = torch.lerp(covariances, identities, share).split(1)
+    root = symmetric_root(first)
     inverse = torch.linalg.inv(root)
-    matrix = inverse @ symmetric_root((root @ last @ root)[None])[0] @ inverse
-    x = (source.x.double() - mean) @ matrix + end
+    matrix = (inverse @ symmetric_root(root @ last @ root) @ inverse)[0]
+    x = (source.x.double() - laws[0].means) @ matrix + laws[1].means
     return source.replace(x=x.to(source.x.dtype), law=None, law_index=None)
 
 
-def _spread(source: LabeledDataset, target: LabeledDataset, codes: np.ndarray) -> Candidate:
+def _spread(target: LabeledDataset, codes: np.ndarray) -> Candidate:
     """Labels of the target spread over its graph; the answers for labels are held out."""
-    known, k = KnownLabels(codes, len(source.classes)), len(source.classes)
-    points = Points(of_order_one(points_of(target, "auto", 0)))
+    k = len(target.classes)
+    known, points = KnownLabels(codes, k), Points(of_order_one(points_of(target, "auto", 0)))
     method = LabelMethod("propagate", "auto")
     answers = all_scores(method, points, codes, k)
     y = torch.as_tensor(answers.argmax(axis=1), device=target.y.device)
-    labeled = target.replace(y=y, classes=source.classes, law=None, law_index=None)
     answers[codes >= 0] = 1 / k
     answers[known.held_out] = held_out_scores(method, points, known)
-    return Candidate("labels", labeled, answers)
-
-
-def _log_likelihood(candidate: Candidate, codes: np.ndarray) -> float:
-    """Of the known labels, some of which are wrong."""
-    known, k = codes >= 0, candidate.answers.shape[1]
-    answers = candidate.answers[known, codes[known]]
-    return float(np.log((1 - _WRONG) * answers + _WRONG / k).sum())
+    return Candidate("labels", target.replace(y=y, law=None, law_index=None), answers)
 
 
 def _with_labels(data: LabeledDataset, target: LabeledDataset) -> LabeledDataset:
     """Training samples and the labeled ones of the target, which count more the more they are."""
     few = target.subset(target.labeled)
-    few = renamed(few, {name: name for name in few.classes}, data.classes)
-    both = joined([data, few])
     share = len(few) / (len(few) + _EVEN)
     weights = [(1 - share) * data.weights, share * few.weights.to(data.weights)]
-    return both.replace(weights=torch.cat(weights))
+    return joined([data, few]).replace(weights=torch.cat(weights))

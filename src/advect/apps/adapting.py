@@ -75,9 +75,8 @@ class Adapting(MetaEstimatorMixin, BaseEstimator):
         given, kind = sample_weight is not None, type(self.estimator).__name__
         remedy = "Pass another estimator, or no weights."
         refuse_if(given and not weighted, "the estimator takes no sample_weight", kind, remedy)
-        self.estimator_ = clone(self.estimator).fit(
-            X, y, **({"sample_weight": weights} if weighted else {})
-        )
+        model: Any = clone(self.estimator)
+        self.estimator_ = model.fit(X, y, **({"sample_weight": weights} if weighted else {}))
         return self
 
     _needs_target = True

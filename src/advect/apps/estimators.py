@@ -201,7 +201,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Map samples (n, d) of the target to the source, by a map that is fitted the other way on first use."""
+        """Map samples (n, d) of the target to the source. The map the other way is fitted on first use."""
         check_is_fitted(self)
         return self.inverse_map_.transform(
             validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
@@ -222,7 +222,8 @@ class LabelSpreader(ClassifierMixin, BaseEstimator):
     """Classify samples by a few labels that spread over the graph of nearest neighbours (``ad.fill_labels``).
 
     In ``fit(X, y)``, −1 marks samples without a label, as in ``sklearn.semi_supervised``; it is a class if
-    there is only one other. A new sample has the mean probabilities of its nearest neighbours, weighted by the inverse distance.
+    there is only one other. A new sample has the mean probabilities of its nearest neighbours, weighted by
+    the inverse distance.
 
     Args:
         neighbors: number of neighbours of each sample in the graph.

@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from skada.base import BaseAdapter, DAEstimator  # pyright: ignore[reportMissingImports]
+from skada.utils import (  # pyright: ignore[reportMissingImports]
+    check_X_domain,
+    check_X_y_domain,
+    source_target_merge,
+    source_target_split,
+)
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
-from skada.base import BaseAdapter, DAEstimator
-from skada.utils import check_X_domain, check_X_y_domain, source_target_merge, source_target_split
 
 from advect.apps.estimators import DatasetTransport
 
@@ -33,7 +38,8 @@ class DomainClassifier(MetaEstimatorMixin, ClassifierMixin, DAEstimator):
         """Adapt the samples of the source to those of the target, and train on them."""
         X, y, sample_domain = check_X_y_domain(X, y, sample_domain)
         X, X_target, y, y_target = source_target_split(X, y, sample_domain=sample_domain)
-        self.estimator_ = clone(self.estimator).fit(X, y, X_target=X_target, y_target=y_target)
+        model: Any = clone(self.estimator)
+        self.estimator_ = model.fit(X, y, X_target=X_target, y_target=y_target)
         self.classes_ = self.estimator_.classes_
         return self
 

@@ -77,7 +77,7 @@ COMMANDS = (
     *(_command("Data quality", run) for run in (ask.drift, ask.compare, ask.audit)),
     *(_command("Flows", run) for run in (ask.suggest, flow.flow, flow.resume)),
     Command("map", "Maps and applications", "Fit a map on a flow, and apply it.", _MAP),
-    *(_command("Maps and applications", run) for run in (use.transfer, use.label)),
+    *(_command("Maps and applications", run) for run in (use.transfer, use.label, ask.adapt)),
     *(_command("Runs", run) for run in (look.show, look.report)),
 )
 

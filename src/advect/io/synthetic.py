@@ -72,7 +72,7 @@ def swiss_roll(
 
     Example:
         >>> import torch, advect as ad
-        >>> ad.datasets.swiss_roll(100, generator=torch.Generator().manual_seed(0))
+        >>> swiss_roll(100, generator=torch.Generator().manual_seed(0))
         LabeledDataset(n=100, sample_shape=(3,), classes=4, dtype=float32)
     """
     y, k = _labels(n, classes, generator)

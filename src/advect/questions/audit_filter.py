@@ -39,7 +39,9 @@ class AuditFilter(AdaptingClassifier):
 
     _needs_target = False
 
-    def fit(self, X: Any, y: Any, X_target: Any = None, y_target: Any = None) -> AuditFilter:
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any, X_target: Any = None, y_target: Any = None
+    ) -> AuditFilter:
         """Audit (X, y), and train the estimator on the other samples.
 
         Args:
