@@ -154,10 +154,13 @@ def summary(stored: dict[str, Any], name: str, shift: str, seeds: list[int]) -> 
     chosen: dict[str, int] = {}
     for cell in (cell for row in every for cell in row if isinstance(cell, (list, tuple))):
         chosen[cell[1]] = chosen.get(cell[1], 0) + 1
-    values = [[c[0] if isinstance(c, (list, tuple)) else c for c in row] for row in every]
-    if any(not isinstance(c, float) for row in values for c in row):
+    numbers = [[c[0] if isinstance(c, (list, tuple)) else c for c in row] for row in every]
+    values = np.array([[c if isinstance(c, float) else np.nan for c in row] for row in numbers])
+    if len(values) < 2 or np.isnan(values).all(axis=1).any():
         return [None, None, None, chosen]
-    means = np.mean(values, axis=1)
+    if failed := int(np.isnan(values).sum()):
+        chosen["failed"] = failed
+    means = np.nanmean(values, axis=1)
     half = t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / len(means) ** 0.5
     mean = float(means.mean())
     return [round(mean, 2), round(mean - half, 2), round(mean + half, 2), chosen]

@@ -44,7 +44,7 @@ METHODS = {
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_the_shift_is_named_and_the_model_gains(kind):
-    x, y = shifted(kind)
+    x, _ = shifted(kind)
     found = ad.adapt(SOURCE, ad.LabeledDataset(x), SVC())
     assert (found.shift, found.method) == (kind, METHODS[kind])
     new, truth = shifted(kind, seed=2)
@@ -122,8 +122,15 @@ def test_what_is_unusual():
     assert found.shift == "none" and set(found.model.predict(named.x.numpy())) == {"a", "b"}
 
 
+def test_a_class_that_is_not_seen_in_the_target_stays():
+    x, y = sample(200, 1, share=1.0)
+    found = ad.adapt(SOURCE, ad.LabeledDataset(x), SVC())
+    assert found.method == "reweight" and found.model.score(x, y) > 0.97
+    assert 0 < float(found.dataset.class_mass[1]) < 0.03
+
+
 def test_what_is_refused():
-    x, y = shifted("none", 20)
+    x, _ = shifted("none", 20)
     for call, keyword in (
         (lambda: ad.adapt(SOURCE, ad.LabeledDataset(x, ["z"] * 20)), "classes of the source"),
         (lambda: ad.adapt(ad.LabeledDataset(x), SOURCE), "label"),

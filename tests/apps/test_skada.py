@@ -15,7 +15,7 @@ set_config(**BEFORE)  # it enables metadata routing
 RNG = np.random.default_rng(0)
 Y = np.repeat([0, 1], 40)
 X = RNG.normal(size=(80, 2)) + 4 * Y[:, None]
-TARGET = X[::-1] + [6, -6]
+TARGET = X[::-1] + np.array([6, -6])
 BOTH = np.concatenate([X, TARGET])
 DOMAIN = np.repeat([1, -2], 80)
 MASKED = np.concatenate([Y, np.full(80, -1)])

@@ -237,7 +237,7 @@ def _unsupervised(
         Candidate("select", selected, _answers(class_shares(selected, target), selected)),
     ]
     for name, found in (("reweight", plain), ("move", after)):
-        data = found.reweighted()
+        data = found.reweighted(extra=1)
         numbers = found.p_value, found.misfit, float(density(data).mean())
         candidates.append(Candidate(name, data, _answers(found, data), *numbers))
     densities = [each.log_density or 0.0 for each in candidates[2:]]

@@ -185,8 +185,8 @@ class TransportClassifier(AdaptingClassifier, _Transported):
 class ClassReweighting(AdaptingClassifier):
     """A classifier of a target, trained with the class proportions of the target.
 
-    The proportions are estimated from features alone by ``ad.class_shares``. Classes must look alike on both
-    sides; labels of the target are not used.
+    The proportions are estimated from features alone by ``ad.class_shares``, and one sample of each class is
+    added. Classes must look alike on both sides; labels of the target are not used.
 
     Args:
         estimator: a classifier of scikit-learn that takes ``sample_weight``.
@@ -207,7 +207,7 @@ class ClassReweighting(AdaptingClassifier):
 
     def _training_set(self, X: Any, y: Any, weights: Any, X_target: Any, y_target: Any) -> _Rows:
         self.class_shares_ = class_shares(*_pair(X, y, weights, X_target, None))
-        return X, y, len(X) * self.class_shares_.reweighted().weights.numpy()
+        return X, y, len(X) * self.class_shares_.reweighted(extra=1).weights.numpy()
 
 
 def _pair(

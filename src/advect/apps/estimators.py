@@ -249,8 +249,8 @@ class LabelSpreader(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> LabelSpreader:
         """Spread the labels y, −1 where they are missing, over the samples X (n, d)."""
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
-        check_classification_targets(y)
         missing = np.array([name == -1 for name in y.tolist()])
+        check_classification_targets(y[~missing])
         missing &= len(np.unique(y[~missing])) > 1
         self.classes_ = np.unique(y[~missing])
         labels = [None if gap else name for gap, name in zip(missing, y.tolist(), strict=True)]

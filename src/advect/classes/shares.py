@@ -98,9 +98,12 @@ class ClassShares(Result):
         """The proportions by class name."""
         return dict(zip(self.source.classes, self.shares.tolist(), strict=True))
 
-    def reweighted(self) -> LabeledDataset:
-        """The source with these proportions, to be used in its place in a flow."""
-        return self.source.reweighted(self.shares)
+    def reweighted(self, extra: float = 0.0) -> LabeledDataset:
+        """The source with these proportions, to be used in its place in a flow; with extra samples of each
+        class beside those of the target, so that none vanishes.
+        """
+        present = self.source.class_mass.cpu().numpy() > 0
+        return self.source.reweighted(self.shares * len(self.target) + extra * present)
 
     def standard_error(
         self, n: int = 200, *, generator: torch.Generator | None = None
