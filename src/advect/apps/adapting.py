@@ -42,22 +42,7 @@ class Adapting(MetaEstimatorMixin, BaseEstimator):
         self.transformer = transformer
         self.target = target
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        X_target: Any = None,
-        y_target: Any = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Adapt (X, y) to (X_target, y_target) and train the estimator there.
-
-        Args:
-            X: source samples (n, d).  y: their labels.
-            X_target: target samples (m, d); None trains on the source as it is.
-            y_target: their labels, −1 or NaN where they are missing, or None.
-            sample_weight: weights of the source samples.
-        """
+    def _train(self, X: Any, y: Any, X_target: Any, y_target: Any, sample_weight: Any) -> Self:
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=self._continuous)
         X_target, y_target = target_of(self, len(X), X_target, y_target)
         if not self._continuous:
@@ -120,7 +105,29 @@ class AdaptingClassifier(ClassifierMixin, Adapting):
         return self._ask("decision_function", X)
 
 
-class _Transported(Adapting):
+class _Weighted(Adapting):
+    """Trained with weights of the source samples."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_target: Any = None,
+        y_target: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Adapt (X, y) to (X_target, y_target) and train the estimator there.
+
+        Args:
+            X: source samples (n, d).  y: their labels.
+            X_target: target samples (m, d); None trains on the source as it is.
+            y_target: their labels, −1 or NaN where they are missing, or None.
+            sample_weight: weights of the source samples.
+        """
+        return self._train(X, y, X_target, y_target, sample_weight)
+
+
+class _Transported(_Weighted):
     """Trained on a moved source."""
 
     def __init__(
@@ -182,7 +189,7 @@ class TransportClassifier(AdaptingClassifier, _Transported):
         return data.x.numpy(), np.array(data.labels), len(X) * data.weights.numpy()
 
 
-class ClassReweighting(AdaptingClassifier):
+class ClassReweighting(AdaptingClassifier, _Weighted):
     """A classifier of a target, trained with the class proportions of the target.
 
     The proportions are estimated from features alone by ``ad.class_shares``, and one sample of each class is

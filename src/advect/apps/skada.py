@@ -6,22 +6,19 @@ are masked (−1, NaN for regression) or known in part. Importing skada enables 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from skada.base import BaseAdapter, DAEstimator  # pyright: ignore[reportMissingImports]
-from skada.utils import (  # pyright: ignore[reportMissingImports]
-    check_X_domain,
-    check_X_y_domain,
-    source_target_merge,
-    source_target_split,
-)
 from sklearn.base import ClassifierMixin, MetaEstimatorMixin, clone
 
 from advect.apps.estimators import DatasetTransport
 
+_base: Any = import_module("skada.base")
+_utils: Any = import_module("skada.utils")
 
-class DomainClassifier(MetaEstimatorMixin, ClassifierMixin, DAEstimator):
+
+class DomainClassifier(MetaEstimatorMixin, ClassifierMixin, _base.DAEstimator):
     """``ad.TransportClassifier`` or ``ad.ClassReweighting`` with the arguments of skada.
 
     Example:
@@ -36,8 +33,8 @@ class DomainClassifier(MetaEstimatorMixin, ClassifierMixin, DAEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_domain: Any = None) -> DomainClassifier:
         """Adapt the samples of the source to those of the target, and train on them."""
-        X, y, sample_domain = check_X_y_domain(X, y, sample_domain)
-        X, X_target, y, y_target = source_target_split(X, y, sample_domain=sample_domain)
+        X, y, sample_domain = _utils.check_X_y_domain(X, y, sample_domain)
+        X, X_target, y, y_target = _utils.source_target_split(X, y, sample_domain=sample_domain)
         model: Any = clone(self.estimator)
         self.estimator_ = model.fit(X, y, X_target=X_target, y_target=y_target)
         self.classes_ = self.estimator_.classes_
@@ -54,7 +51,7 @@ class DomainClassifier(MetaEstimatorMixin, ClassifierMixin, DAEstimator):
         return self.estimator_.predict_proba(X)
 
 
-class TransportAdapter(BaseAdapter):
+class TransportAdapter(_base.BaseAdapter):
     """``ad.DatasetTransport`` as a step of ``skada.make_da_pipeline``: it moves samples of the source.
 
     Args:
@@ -67,8 +64,8 @@ class TransportAdapter(BaseAdapter):
 
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, **params: Any) -> Any:
         """Flow the samples of the source to those of the target."""
-        X, sample_domain = check_X_domain(X, sample_domain)
-        X, X_target, y, y_target = source_target_split(X, y, sample_domain=sample_domain)
+        X, sample_domain = _utils.check_X_domain(X, sample_domain)
+        X, X_target, y, y_target = _utils.source_target_split(X, y, sample_domain=sample_domain)
         transport: Any = DatasetTransport() if self.transport is None else clone(self.transport)
         self.transport_ = transport.fit(X, y, X_target, y_target)
         return self
@@ -90,7 +87,7 @@ class TransportAdapter(BaseAdapter):
         **params: Any,
     ) -> Any:
         """Samples of the source after the map, and those of the target as they are."""
-        X, sample_domain = check_X_domain(X, sample_domain, allow_source=allow_source)
-        source, target = source_target_split(X, sample_domain=sample_domain)
+        X, sample_domain = _utils.check_X_domain(X, sample_domain, allow_source=allow_source)
+        source, target = _utils.source_target_split(X, sample_domain=sample_domain)
         moved = self.transport_.transform(source) if len(source) else source
-        return source_target_merge(moved, target, sample_domain=sample_domain)[0]
+        return _utils.source_target_merge(moved, target, sample_domain=sample_domain)[0]

@@ -39,16 +39,14 @@ class AuditFilter(AdaptingClassifier):
 
     _needs_target = False
 
-    def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, X: Any, y: Any, X_target: Any = None, y_target: Any = None
-    ) -> AuditFilter:
+    def fit(self, X: Any, y: Any, X_target: Any = None, y_target: Any = None) -> AuditFilter:
         """Audit (X, y), and train the estimator on the other samples.
 
         Args:
             X: samples (n, d).  y: their labels.
             X_target, y_target: trusted samples and labels, the reference of the audit, or None.
         """
-        return super().fit(X, y, X_target, y_target)
+        return self._train(X, y, X_target, y_target, None)
 
     def _training_set(self, X: Any, y: Any, weights: Any, X_target: Any, y_target: Any) -> Any:
         trusted = None if X_target is None else LabeledDataset(X_target, list(y_target))
