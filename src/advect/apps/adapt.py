@@ -43,7 +43,7 @@ from advect.transport.transport import check_dataset
 _LEVEL = 0.05  # of the tests
 _AXES = 5  # principal axes in which densities are estimated
 _TAIL, _COVERED = 0.01, 0.95  # of the source's density; share of the target above this quantile
-_GAIN = 0.5  # of the misfit, for which samples are moved although no explanation fits
+_GAIN = 0.75  # of the misfit, for which samples are moved although no explanation fits
 _SURE, _UNSURE = 0.98, 0.3  # prior probability of the choice without labels
 _WRONG = 0.1  # share of labels that no explanation predicts
 _EVEN = 100  # labels of the target that count as much as all other training samples
