@@ -56,6 +56,7 @@ _WHY = {
     "labels": "labels of the target disagree with the source",
 }
 _UNEXPLAINED = "nothing explains the target; label some of its samples"
+_HEADLINE = ("shift", "method", "reason", "accuracy", "interval")
 _EVIDENCE = ("method", "probability", "p_value", "misfit", "log_density", "accuracy")
 
 
@@ -105,9 +106,8 @@ class Adapted(Result):
     model: Any = None
 
     def _summary(self) -> dict[str, Any]:
-        names = ("shift", "method", "reason", "accuracy", "interval")
-        known = int(self.target.labeled.sum())
-        return {name: getattr(self, name) for name in names} | {"known labels": known}
+        known = {"known labels": int(self.target.labeled.sum())}
+        return {name: getattr(self, name) for name in _HEADLINE} | known
 
     def _tables(self) -> list[Table]:
         rows = [[getattr(each, name) for name in _EVIDENCE] for each in self.candidates]
@@ -156,11 +156,9 @@ def adapt(
     """
     check_features(check_dataset("source", source), check_dataset("target", target))
     refuse_large("an adaptation", [len(source), len(target)], "audit", max_samples)
-    if model is not None:
-        check_methods("model must be a classifier", model, ("fit", "predict"), "Pass SVC().")
     foreign = [name for name, n in target.counts.items() if n and name not in source.classes]
-    remedy = "Rename or remove them; -1 is a missing label only in estimators."
-    refuse_if(foreign, "labels of the target must be classes of the source", foreign, remedy)
+    what = "labels of the target must be classes of the source"
+    refuse_if(foreign, what, foreign, "Rename or remove them; None is a missing label.")
     target = renamed(target, {name: name for name in source.classes}, source.classes)
     codes, k = target.y.cpu().numpy(), len(source.classes)
     known = codes >= 0
@@ -173,18 +171,19 @@ def adapt(
     odds = np.log(prior) + np.log(right).sum(axis=1)
     odds = np.exp(odds - odds.max())
     best = candidates[int(odds.argmax())]
-    if best.method != method:
-        reason = f"{_WHY[best.method]} (by {known.sum()} labels of the target)"
+    if known.any() and (best.method != method or reason == _UNEXPLAINED):
+        reason = f"{_WHY[best.method]} (most likely by {known.sum()} labels of the target)"
     guess = best.answers.argmax(axis=1)
     if model is not None and best.method != "labels":
-        found = trained(model, best.dataset).predict(target.x.cpu().numpy())
-        guess = codes_of(found, source.classes)
+        guess = codes_of(
+            trained(model, best.dataset).predict(target.x.cpu().numpy()), source.classes
+        )
     expected = answers[:, np.arange(len(guess)), guess].mean(axis=1)
     accuracy, interval = expected[odds.argmax()], (expected.min(), expected.max())
     hits, dataset = (answers.argmax(axis=2) == codes)[:, known], best.dataset
     if known.any():
-        accuracy = (guess == codes)[known].mean()
-        interval = wilson(int((guess == codes)[known].sum()), int(known.sum()))
+        right = (guess == codes)[known]
+        accuracy, interval = right.mean(), wilson(int(right.sum()), len(right))
         dataset = _with_labels(dataset, target)
     rows = zip(candidates, odds / odds.sum(), hits, strict=True)
     return Adapted(
@@ -209,6 +208,7 @@ def trained(model: Any, data: LabeledDataset) -> Any:
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
+    check_methods("model must be a classifier", model, ("fit", "predict"), "Pass SVC().")
     weights = {"sample_weight": len(data) * data.weights.cpu().numpy()}
     options = weights if has_fit_parameter(model, "sample_weight") else {}
     copy: Any = clone(model)
@@ -245,15 +245,15 @@ def _unsupervised(
     name, best = ("move", after) if gain > 0 else ("reweight", plain)
     mass = source.class_mass.cpu().numpy()
     errors = plain.standard_error(generator=torch.Generator().manual_seed(0))
-    errors = np.sqrt(errors**2 + mass * (1 - mass) / len(source)) + 1e-9
-    if plain.p_value >= _LEVEL and (np.abs(plain.shares - mass) <= 2 * errors).all():
+    variances = errors**2 + mass * (1 - mass) / len(source) + 1e-12
+    if plain.p_value >= _LEVEL and (np.square(plain.shares - mass) <= 4 * variances).all():
         name, best = "leave", plain
     if best.p_value >= _LEVEL:
         return candidates, name, _SURE, f"{_WHY[name]} (p = {best.p_value:.2f})"
     if (density(source) > np.quantile(inside, _TAIL)).mean() >= _COVERED:
         return candidates, "select", _SURE, _WHY["select"]
-    name = "move" if after.misfit < _GAIN * plain.misfit else "leave"
-    return candidates, name, _UNSURE, _UNEXPLAINED
+    gains = after.misfit < _GAIN * plain.misfit
+    return candidates, "move" if gains else "leave", _UNSURE, _UNEXPLAINED
 
 
 def _answers(found: ClassShares, data: LabeledDataset) -> np.ndarray:
@@ -281,9 +281,9 @@ def _moved(source: LabeledDataset, target: LabeledDataset) -> LabeledDataset:
     # covariances are shrunk towards a multiple of the identity, which makes them invertible
     d, covariances = source.dim, torch.cat([law.covariances() for law in laws])
     share = covariances.new_tensor([[[d / (d + len(data))]] for data in (source, target)])
-    scales = covariances.diagonal(dim1=1, dim2=2).mean(dim=1).clamp_min(1e-300)
-    identities = scales[:, None, None] * torch.eye(d).to(covariances)
-    first, last = torch.lerp(covariances, identities, share).split(1)
+    scales = covariances.diagonal(dim1=1, dim2=2).mean(dim=1).clamp_min(1e-300)[:, None, None]
+    identity = torch.eye(d).to(covariances)
+    first, last = torch.lerp(covariances, scales * identity, share).split(1)
     root = symmetric_root(first)
     inverse = torch.linalg.inv(root)
     matrix = (inverse @ symmetric_root(root @ last @ root) @ inverse)[0]
@@ -297,10 +297,10 @@ def _spread(target: LabeledDataset, codes: np.ndarray) -> Candidate:
     known, points = KnownLabels(codes, k), Points(of_order_one(points_of(target, "auto", 0)))
     method = LabelMethod("propagate", "auto")
     answers = all_scores(method, points, codes, k)
-    y = torch.as_tensor(answers.argmax(axis=1), device=target.y.device)
+    filled = target.replace(y=torch.as_tensor(answers.argmax(axis=1), device=target.y.device))
     answers[codes >= 0] = 1 / k
     answers[known.held_out] = held_out_scores(method, points, known)
-    return Candidate("labels", target.replace(y=y, law=None, law_index=None), answers)
+    return Candidate("labels", filled, answers)
 
 
 def _with_labels(data: LabeledDataset, target: LabeledDataset) -> LabeledDataset:
