@@ -285,5 +285,7 @@ def test_errors():
     ):
         with pytest.raises(ad.InputError, match=keyword):
             ad.DatasetTransport(**options).fit(x, y, x + 1, y)
+    with pytest.raises(ad.InputError, match="transport must be"):
+        ad.TransportRegressor(LinearRegression(), transport="auto").fit(x, y, x + 1)
     with pytest.raises(ad.InputError, match="y_target without X_target"):
         ad.DatasetTransport().fit(x, y, y_target=y)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from advect._util.checks import refuse_if
+from advect._util.checks import check_methods, refuse_if
 from advect.apps.adapt import adapt
 from advect.apps.estimators import (
     REQUESTED,
@@ -142,7 +142,10 @@ class _Transported(_Weighted):
         self.transport = transport
 
     def _training_set(self, X: Any, y: Any, weights: Any, X_target: Any, y_target: Any) -> _Rows:
-        transport: Any = DatasetTransport() if self.transport is None else clone(self.transport)
+        given: Any = DatasetTransport() if self.transport is None else self.transport
+        remedy = 'Pass None, or "auto" to TransportClassifier.'
+        check_methods("transport must be a DatasetTransport", given, ("inverse_transform",), remedy)
+        transport: Any = clone(given)
         fitted = transport._fit(X, y, X_target, y_target, weights, self._continuous)
         self.transport_ = fitted
         return fitted.flowed_, y, len(X) * fitted.weights_
