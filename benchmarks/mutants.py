@@ -38,7 +38,7 @@ FIRST = {  # tests of a room, the fastest oracles first
     "transport": "transport/test_transport transport/test_notes cost/test_names cost/test_soft_labels transport distributed",
     "functionals": "functionals/test_functionals functionals/test_sliced functionals conformance",
     "flows": "flows/test_integrators flows/test_control flows functionals/test_theory conformance",
-    "data/laws": "data/test_gaussians data/test_nuclear named/test_statistics cost conformance",
+    "data/laws": "data/test_gaussians data/test_nuclear cost conformance",
     "maps": "maps/test_pair_sampler maps conformance/test_members",
 }
 ROOMS = tuple(FIRST)

@@ -21,7 +21,6 @@ import advect as ad
 from advect import viz
 from advect.data.class_table import ClassTable
 from advect.flows.loop import FlowResult
-from advect.io.synthetic import swiss_roll
 
 
 def plane(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
@@ -45,7 +44,7 @@ def plane(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
 def space(n: int) -> tuple[FlowResult, ad.LabeledDataset]:
     """A blob becomes a swiss roll."""
     generator = torch.Generator().manual_seed(0)
-    target = swiss_roll(n, generator=generator)
+    target = ad.datasets.swiss_roll(n, generator=generator)
     source = target.replace(
         x=target.x.mean(dim=0) + 0.3 * (target.x - target.x.mean(dim=0)).roll(1, dims=0)
     )

@@ -20,13 +20,12 @@ from scipy.optimize import linear_sum_assignment
 import advect as ad
 from advect import viz
 from advect.data.store import write_atomically
-from advect.io.synthetic import swiss_roll
 
 
 def datasets(n: int) -> tuple[ad.LabeledDataset, ad.LabeledDataset]:
     """A swiss roll of four classes, and a blob of overlapping Gaussian classes in its middle."""
     generator = torch.Generator().manual_seed(0)
-    target = swiss_roll(n, generator=generator)
+    target = ad.datasets.swiss_roll(n, generator=generator)
     means = target.laws().means.to(target.x)
     means = means.mean(dim=0) + 0.3 * (means - means.mean(dim=0))
     blob = means[target.y] + 2.0 * torch.randn(target.x.shape, generator=generator)

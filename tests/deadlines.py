@@ -10,16 +10,21 @@ class Hang(BaseException):
 
 
 @contextmanager
-def within(seconds):
+def within(seconds, of_work=False):
+    """So many seconds, or as many of the processor."""
+
     def late(*_):
         raise Hang(f"still waiting after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    number, timer = signal.SIGALRM, signal.ITIMER_REAL
+    if of_work:
+        number, timer = signal.SIGPROF, signal.ITIMER_PROF
+    before = signal.signal(number, late)
+    signal.setitimer(timer, seconds)
     room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (1 << 20)  # in kB
     try:
         yield
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < room
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)

@@ -1,5 +1,7 @@
 """Independent, slow, plain answers that the library is held against; nothing here imports advect."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -14,14 +16,17 @@ def weighted_points(n, m, d=3, zeros=False):
     return x, y + 0.3, a / a.sum(), b / b.sum()
 
 
-def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
-    """Plain log-domain Sinkhorn in float64 with numpy: (value, f, g, plan)."""
+def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000, reach=math.inf):
+    """Plain log-domain Sinkhorn in float64 with numpy, damped where there is a reach: (value, f, g, plan)."""
     cost, a, b = (np.asarray(part, dtype=np.float64) for part in (cost, a, b))
+    rho, damping = reach**2, 1 / (1 + epsilon / reach**2)
 
     def softmin(values, log_weights, axis):
         exponent = values + log_weights
         top = exponent.max(axis=axis, keepdims=True)
-        return -epsilon * (top.squeeze(axis) + np.log(np.exp(exponent - top).sum(axis=axis)))
+        return (
+            -damping * epsilon * (top.squeeze(axis) + np.log(np.exp(exponent - top).sum(axis=axis)))
+        )
 
     with np.errstate(divide="ignore"):
         log_a, log_b = np.log(a), np.log(b)
@@ -33,17 +38,23 @@ def sinkhorn_loop(cost, a, b, epsilon, tol=1e-13, max_iter=200_000):
         if change <= tol * max(1.0, np.abs(g).max()):
             break
     plan = a[:, None] * b[None, :] * np.exp((f[:, None] + g[None, :] - cost) / epsilon)
-    return float(a @ f + b @ g), f, g, plan
+    if reach == math.inf:
+        return float(a @ f + b @ g), f, g, plan
+    value = -rho * (a @ np.expm1(-f / rho) + b @ np.expm1(-g / rho)) + epsilon * (1 - plan.sum())
+    return float(value), f, g, plan
 
 
 def primal_value(plan, cost, a, b, epsilon):
     """⟨P, C⟩ + ε KL(P | a ⊗ b), from a plan alone."""
     plan, cost = np.asarray(plan, dtype=np.float64), np.asarray(cost, dtype=np.float64)
-    reference = np.outer(a, b)
-    positive = plan > 0
-    divergence = (plan[positive] * np.log(plan[positive] / reference[positive])).sum()
-    divergence += reference.sum() - plan.sum()
-    return float((plan * cost).sum() + epsilon * divergence)
+    return float((plan * cost).sum() + epsilon * kl(plan, np.outer(a, b)))
+
+
+def kl(p, q) -> float:
+    """Σ p log(p/q) − p + q, for positive measures of any mass."""
+    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    inside = p > 0
+    return float((p[inside] * np.log(p[inside] / q[inside])).sum() - p.sum() + q.sum())
 
 
 def divergence_loop(xy, xx, yy, a, b, epsilon):

@@ -43,10 +43,6 @@ def more_classes(n):
     return source, _blobs([1 / 4] * 4, [[6, 0], [9, 0], [6, 3], [9, 3]], 1, n)
 
 
-def fewer_classes(n):
-    return more_classes(n)[::-1]
-
-
 def iris(n):
     from sklearn.datasets import load_iris
 
@@ -59,13 +55,10 @@ def iris(n):
     return data.subset(source), data.replace(x=data.x + 1.0).subset(target)
 
 
-def digits_usps(n):
-    return ad.harmonize(ad.datasets.load("digits", n=n), ad.datasets.load("usps", n=n))
-
-
-def fashion_mnist(n):
-    sides = (ad.datasets.load(name, n=n) for name in ("fashion_mnist", "mnist"))
-    return ad.harmonize(*sides, size=14)
+def images(source, target, size=None):
+    """Datasets by name."""
+    names = source, target
+    return lambda n: ad.harmonize(*(ad.datasets.load(name, n=n) for name in names), size=size)
 
 
 def gaussians(n):
@@ -108,16 +101,16 @@ def wide_net(x):
 SETUPS: dict[str, Setup] = {
     "class shares differ": Setup(shares_differ),
     "3 to 4 classes": Setup(more_classes),
-    "4 to 3 classes": Setup(fewer_classes),
+    "4 to 3 classes": Setup(lambda n: more_classes(n)[::-1]),
     "imbalanced iris": Setup(iris),
-    "digits to USPS": Setup(digits_usps, data=True),
+    "digits to USPS": Setup(images("digits", "usps"), data=True),
     "Euler(2.0)": Setup(gaussians, {"integrator": ad.Euler(2.0)}),
     "an Embedding, Euler(0.2)": Setup(
         gaussians, {"integrator": ad.Euler(0.2)}, ad.GroundCost(feature=ad.Embedding(wide_net))
     ),
     "label_weight 5": Setup(more_classes, cost=ad.GroundCost(label_weight=5.0)),
     "moons to blobs": Setup(moons),
-    "Fashion-MNIST to MNIST": Setup(fashion_mnist, data=True),
+    "Fashion-MNIST to MNIST": Setup(images("fashion_mnist", "mnist", 14), data=True),
     "jd-fl, shares differ": Setup(shares_differ, {"dynamics": ad.JointFixedLabels()}),
     "jd-vl, shares differ": Setup(shares_differ, {"dynamics": ad.JointVariableLabels()}),
     "tight to wide classes": Setup(tight_to_wide, {"integrator": ad.Euler(0.5)}),

@@ -30,7 +30,7 @@ LAYERS = (
 ROOMS = [room for layer in LAYERS for room in layer]
 # Ceilings: files and functions that one call enters, and sizes of the package. They only go down.
 WALKS = {"a flow step": (22, 140), "otdd": (18, 110)}
-MOST_LINES, MOST_STATEMENTS, MOST_TYPE_TESTS, MOST_TEST_LINES = 32_000, 15_760, 210, 20_320
+MOST_LINES, MOST_STATEMENTS, MOST_TYPE_TESTS, MOST_TEST_LINES = 32_000, 15_500, 210, 20_000
 MOST_NAMES = 120  # public names, those of namespaces included
 COMMENTED, LEAST_COMMENTS = ("ot", "cost", "transport", "flows"), 0.02  # share of lines
 TYPE_TESTS = {"isinstance", "issubclass", "hasattr", "callable", "check_kind"}
@@ -153,22 +153,13 @@ def test_every_public_object_has_a_runnable_example():
     assert (ROOT / "py.typed").exists()
 
 
-@cache
-def all_calls() -> list[tuple[str, Path, ast.Call]]:
-    return [
-        (ast.unparse(node.func), path, node)
-        for path in FILES
-        for node in nodes(path)
-        if isinstance(node, ast.Call)
-    ]
-
-
 def calls(name: str) -> list[str]:
     """Where a function of this name, dotted or not, is called in src."""
     return [
         f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
-        for called, path, node in all_calls()
-        if called == name
+        for path in FILES
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == name
     ]
 
 

@@ -111,9 +111,6 @@ from .functionals import (
     sliced_otdd as sliced_otdd,
     spreading as spreading,
 )
-from .io.statistics import (
-    ClassStatistics as ClassStatistics,
-)
 from .io.trajectory import (
     Trajectory as Trajectory,
 )

@@ -9,6 +9,6 @@ __getattr__, __dir__, __all__ = _lazy.attach(
     submod_attrs={
         "loading": ["load", "register_format"],
         "named": ["names"],
-        "synthetic": ["gaussians", "moons", "rings"],
+        "synthetic": ["gaussians", "moons", "rings", "swiss_roll"],
     },
 )

@@ -1,6 +1,6 @@
 from advect.io.loading import load, register_format
 from advect.io.named import names
-from advect.io.synthetic import gaussians, moons, rings
+from advect.io.synthetic import gaussians, moons, rings, swiss_roll
 
 __all__ = [
     "gaussians",
@@ -9,4 +9,5 @@ __all__ = [
     "names",
     "register_format",
     "rings",
+    "swiss_roll",
 ]

@@ -145,8 +145,12 @@ def call(name: str, target: Any, texts: Mapping[str, Any], shared: Mapping[str, 
         for option, parameter in parameters(target).items()
         if parameter.default is parameter.empty and option not in arguments
     ]
-    what = f"{name} needs more options"
-    refuse_if(missing, what, ", ".join(arguments) or "none", f"Also give {', '.join(missing)}.")
+    refuse_if(
+        missing,
+        f"{name} needs more options",
+        ", ".join(arguments) or "none",
+        f"Also give {', '.join(missing)}.",
+    )
     return target(**arguments)
 
 
@@ -174,8 +178,9 @@ def _convert_value(what: str, option: str, value: Any, parameter: inspect.Parame
             return lookup("epsilon", "relative")(float(text[:-1]) / 100)
         return typed(text, annotation)
     except ValueError:
-        kind = f"{what} must be {annotation or 'valid'}"
-        raise InputError(kind, repr(text), f"Write {option}=….") from None
+        raise InputError(
+            f"{what} must be {annotation or 'valid'}", repr(text), f"Write {option}=…."
+        ) from None
 
 
 def describe(kind: str, value: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from flow_cases import classes_on_axes, partly
 
 import advect as ad
 from advect.apps import label_methods
@@ -10,15 +11,8 @@ from advect.apps.label_methods import KnownLabels, LabelMethod, Points
 
 
 def blobs(n=40, k=3, gap=8.0, seed=0, d=4):
-    generator = np.random.default_rng(seed)
-    y = np.arange(n) % k
-    x = generator.normal(size=(n, d)) + gap * np.eye(k, d)[y]
-    return ad.LabeledDataset(x, [f"class {code}" for code in y])
-
-
-def partly(data, each):
-    first = torch.cat([(data.y == code).nonzero()[:each, 0] for code in data.y.unique()])
-    return data.replace(y=torch.full_like(data.y, -1).index_copy(0, first, data.y[first]))
+    data = classes_on_axes(n, k, d, seed, apart=gap)
+    return data.replace(classes=tuple(f"class {code}" for code in range(k)))
 
 
 METHODS = [LabelMethod("propagate", "features", 5, 0.9), LabelMethod("refine", "features", 5, 0.9)]

@@ -3,20 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from flow_cases import MEANS, clusters
 from torch import nn
 
 import advect as ad
 from advect.apps.models import choose_labeling, query
 from advect.apps.repurpose import compared
 
-MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
 QUICK = {"n_steps": 10, "step_size": 0.4}
-
-
-def clusters(means=MEANS, n=90, seed=0, names=("p", "q", "r"), spread=0.5):
-    y = torch.arange(n) % len(means)
-    x = means[y] + spread * torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
-    return ad.LabeledDataset(x, [names[i] for i in y], classes=tuple(names))
 
 
 REFERENCE = clusters()

@@ -3,6 +3,7 @@ is better, and what is said where nothing can be held out."""
 
 import pytest
 import torch
+from flow_cases import MEANS, clusters
 
 import advect as ad
 from advect.apps.few_shot import METHODS, Task
@@ -113,24 +114,15 @@ def test_samples_without_weight_are_none():
     assert ad.apps.transfer(SOURCE, none, **FAST).choice.held_out in (0, 6)
 
 
-MEANS = torch.tensor([[0.0, 4.0], [4.0, 0.0], [-4.0, -1.0]])
-
-
-def clusters(means=MEANS, n=90, seed=0, names=(0, 1, 2), spread=0.5):
-    y = torch.arange(n) % len(means)
-    x = means[y] + spread * torch.randn(n, 2, generator=torch.Generator().manual_seed(seed))
-    return ad.LabeledDataset(x, [names[i] for i in y])
-
-
 class TestTransfer:
-    source = clusters(n=120, seed=2)
+    source = clusters(n=120, seed=2, names=(0, 1, 2))
     target = clusters(0.5 * MEANS.flip(0) - 9.0, n=300, seed=3, names="abc", spread=0.3)
 
     @pytest.mark.slow
     def test_training_sets_lie_with_the_target_under_its_labels(self):
         few = shots(9, target=self.target)
         sets = ad.apps.transfer(self.source, few)
-        mapped = sets.relabeled(sets.map.transform(clusters(n=60, seed=9)))
+        mapped = sets.relabeled(sets.map.transform(clusters(n=60, seed=9, names=(0, 1, 2))))
         centres = self.target.laws().means
         for data in (sets.final, mapped):
             assert data.classes == ("a", "b", "c") and bool(data.labeled.all())

@@ -1,6 +1,5 @@
 """Random flows with controlled steps: the value never rises by more than rounding."""
 
-import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -46,25 +45,12 @@ def rises(result):
     return sum(b - a > room for a, b in pairwise(result.values))
 
 
-def run(seeds):
-    found = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for seed in seeds:
-            result = flow_of(seed)
-            assert result.status in ("completed", "stalled"), (seed, result.message)
-            assert bool(result.dataset.x.isfinite().all())
-            found[seed] = rises(result)
-    return found
-
-
-def test_some_flows():
-    assert not any(run(range(DEFAULT)).values())
-
-
-@pytest.mark.slow
-def test_more_flows(capsys):
-    found = run(range(DEFAULT, ALL))
-    with capsys.disabled():
-        print(f"\n{len(found)} random flows, {sum(found.values())} rises")
-    assert not any(found.values())
+@pytest.mark.parametrize(
+    "seeds", [range(DEFAULT), pytest.param(range(DEFAULT, ALL), marks=pytest.mark.slow)]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_flows_never_rise(seeds):
+    for seed in seeds:
+        result = flow_of(seed)
+        assert result.status in ("completed", "stalled"), (seed, result.message)
+        assert bool(result.dataset.x.isfinite().all()) and not rises(result), seed

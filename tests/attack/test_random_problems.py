@@ -108,7 +108,10 @@ def gradient_fault(pull, points, masses, plans, marginal):
     return f"gradient off by {off:.1e} where {allowed:.1e} is allowed" if off > allowed else None
 
 
-def run(seeds, monkeypatch):
+@pytest.mark.parametrize(
+    "seeds", [range(DEFAULT), pytest.param(range(DEFAULT, ALL), marks=pytest.mark.slow)]
+)
+def test_answers_are_as_good_as_they_say(seeds, monkeypatch):
     refused, faults, undecided = [], {}, 0
     for seed in seeds:
         with monkeypatch.context() as patch:
@@ -123,13 +126,3 @@ def run(seeds, monkeypatch):
     assert not faults and undecided <= 0.01 * len(seeds)
     # one that refuses everything is no answer
     assert not any(refused) and len(refused) <= 0.1 * len(seeds)
-
-
-def test_some_problems(monkeypatch):
-    run(range(DEFAULT), monkeypatch)
-
-
-@pytest.mark.slow
-def test_more_problems(monkeypatch, capsys):
-    with capsys.disabled():
-        run(range(DEFAULT, ALL), monkeypatch)

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from flow_cases import labeled
 
 import advect as ad
 
 
 def blobs(counts, seed=0, shift=0.0, dim=3):
     """Well apart, one for each count."""
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-    x = torch.randn(len(y), dim, generator=generator, dtype=torch.float64) + 8 * y[:, None] + shift
-    return ad.LabeledDataset(x, ["abcd"[code] for code in y])
+    data = labeled(counts, dim, seed, shift, apart=8.0)
+    return data.replace(classes=tuple("abcd"[: len(counts)]))
 
 
 @pytest.mark.parametrize("aim", [(40, 40, 40), (90, 20, 10), (5, 25, 90)])

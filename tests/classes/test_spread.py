@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from flow_cases import partly
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
@@ -73,16 +74,6 @@ def test_spreading_refuses_what_it_cannot_use(options, message):
         ad.fill_labels(partly(moons, 1), **options)
     with pytest.raises(ad.InputError, match="pseudo_labels"):
         ad.fill_labels(ad.LabeledDataset(moons.x))
-
-
-def partly(data, each, seed=0):
-    """The same data with ``each`` labels of each class."""
-    generator = np.random.default_rng(seed)
-    members = [np.flatnonzero(data.y == code) for code in range(len(data.classes))]
-    keep = np.concatenate([generator.permutation(rows)[:each] for rows in members])
-    y = torch.full_like(data.y, -1)
-    y[keep] = data.y[keep]
-    return data.replace(y=y)
 
 
 def test_known_labels_names_and_the_rest_stay():

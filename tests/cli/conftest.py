@@ -1,7 +1,6 @@
 """Every test of the command line runs in an empty directory, without settings of the machine."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -39,17 +38,6 @@ def refused(cli):
         return err
 
     return run
-
-
-@pytest.fixture
-def content():
-    """The bytes of all files below a directory, by path."""
-
-    def read(directory="."):
-        paths = (path for path in Path(directory).rglob("*") if path.is_file())
-        return {path.relative_to(directory): path.read_bytes() for path in paths}
-
-    return read
 
 
 @pytest.fixture

@@ -127,19 +127,6 @@ def curves(run):
     return [(row["index"], row["value"], row["terms"]) for row in rows]
 
 
-def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signal.SIGINT):
-    directory.mkdir()
-    done = interrupt(directory, seed, number)
-    if done is None:
-        return False
-    assert 0 <= done < STEPS
-    capsys.readouterr()
-    assert main(["resume", str(directory / "run"), "--no-report", "-q", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["status"] == "completed"
-    same_run(uninterrupted, directory / "run")
-    return True
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "number"), [(1, signal.SIGINT), (3, signal.SIGTERM), (4, signal.SIGHUP)]
@@ -147,9 +134,15 @@ def interrupted_and_resumed(uninterrupted, directory, seed, capsys, number=signa
 def test_resumed_after_ctrl_c_is_uninterrupted(seed, number, uninterrupted, tmp_path, capsys):
     for other in range(seed, 30, 10):  # another moment, should one come too late
         place = tmp_path / str(other)
-        if interrupted_and_resumed(uninterrupted, place, other, capsys, number):
-            return
-    pytest.fail("no signal came in time")
+        place.mkdir()
+        done = interrupt(place, other, number)
+        if done is not None:
+            break
+    assert done is not None and 0 <= done < STEPS, "no signal came in time"
+    capsys.readouterr()
+    assert main(["resume", str(place / "run"), "--no-report", "-q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "completed"
+    same_run(uninterrupted, place / "run")
 
 
 SLOW = """

@@ -73,8 +73,6 @@ BAD = [
     ["flow", A, "-o", "run", "-f", "norm", "--space.scale", "each"],
     ["flow", "run:here@9", B, "-o", "run"],
     ["resume", "run"],
-    ["map", "fit", "run", "-o", "map"],
-    ["map", "apply", "map", A, "-o", "moved.npz"],
     ["transfer", A, "-o", "sets"],
     ["transfer", A, B, "-o", "sets", "--extra", A, "--no-flow"],
     ["label", A, B, "--relabel", "-o", "labels.txt"],
@@ -227,9 +225,6 @@ def test_flow_is_that_of_the_library(answer, cli):
     shown = answer("show", "run")
     assert shown["value"] == found["value"] and shown["step"] == 4
     answer("report", "run", "-o", "page.html")
-    answer("map", "fit", "run", "-o", "fitted", "--map", "nearest", "--map.k", 3)
-    answer("map", "apply", "fitted", A + "&seed=5", "-o", "moved.csv")
-    assert Path("moved.csv").read_text().count("\n") == 31
     code, out, _ = cli("show", "run")
     assert code == 0 and "completed" in out
 
@@ -381,10 +376,8 @@ def test_large_datasets_are_drawn_or_refused(cli, monkeypatch):
     assert json.loads(out)["n_samples"] == [60, 60] and "at most" not in err
     assert "at most 40" in cli("matrix", *big)[2]
     assert "at most 40" in cli("compare", *big[:1], "toy:gaussians?seed=1", "--repeats", 2)[2]
-    assert (
-        "at most"
-        not in cli("compare", "toy:gaussians?n=50", "toy:gaussians?n=50&seed=1", "--repeats", 2)[2]
-    )
+    small = ("toy:gaussians?n=50", "toy:gaussians?n=50&seed=1")
+    assert "at most" not in cli("compare", *small, "--repeats", 2)[2]
     code, _, err = cli("flow", *big, "-o", "run", "--n-steps", 2, "--no-report")
     assert code == 0 and "at most 40" in err and len(ad.datasets.load("run:run@-1")) == 40
     assert cli("resume", "run", "--n-steps", 3, "--no-report")[0] == 0

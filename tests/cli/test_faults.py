@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from flow_cases import content
 
 import advect as ad
 from advect.cli.app import main
@@ -41,7 +42,6 @@ def made(tmp_path_factory):
         patch.chdir(place)
         for source, n, name in ((A, "3", "whole"), (A, "1", "run"), (B, "3", "old")):
             assert main(["flow", source, *REST, "--n-steps", n, "-o", name]) == 0
-        assert main(["map", "fit", "old", "-o", "map", "--map", "nearest", "-q"]) == 0
         assert main(["data", "convert", A, "-o", "data.npz", "-q"]) == 0
         assert main(["report", "old", "-o", "page.html", "-q"]) == 0
         save_index(A)
@@ -126,12 +126,9 @@ def after_flow(code, again):
     if code == 0:
         is_whole("new")
     if again:
-        is_begun = any(Path().glob("new/checkpoint-?.safetensors"))
-        words = (
-            ["resume", "new", "--no-report", "-q"]
-            if is_begun
-            else [*CASES["flow"][0], "--overwrite"]
-        )
+        words = [*CASES["flow"][0], "--overwrite"]
+        if any(Path().glob("new/checkpoint-?.safetensors")):
+            words = ["resume", "new", "--no-report", "-q"]
         assert child(words)[0] == 0
         is_whole("new")
 
@@ -160,11 +157,6 @@ def after_overwrite(code, again):
         is_whole("old")
 
 
-def content(directory):
-    paths = (path for path in Path(directory).rglob("*") if path.is_file())
-    return {path.relative_to(directory): path.read_bytes() for path in paths}
-
-
 def old_or_new(name):
     """A check that a file is the one before or, bit for bit, the one that the work writes."""
 
@@ -175,9 +167,8 @@ def old_or_new(name):
         if again or not is_old:
             work = next(work for work, each in CASES.values() if each is check)
             assert child(work)[0] == 0
-            is_page = (
-                (found or b"").rstrip().endswith(b"</html>")
-            )  # it has a time, and what was missing
+            # a page has a time, and what was missing
+            is_page = (found or b"").rstrip().endswith(b"</html>")
             assert is_old or is_page or found in (None, Path(name).read_bytes())
 
     return check
@@ -190,10 +181,6 @@ CASES = {
     "overwrite": ([*FLOW, "old", "--overwrite"], after_overwrite),
     "convert": (["data", "convert", B, "-o", "data.npz", *REPLACE], old_or_new("data.npz")),
     "report": (["report", "whole", "-o", "page.html", *REPLACE], old_or_new("page.html")),
-    "map": (
-        ["map", "fit", "whole", "-o", "map", "--map", "nearest", *REPLACE],
-        old_or_new("map/map.safetensors"),
-    ),
     "index": (lambda: save_index(B), old_or_new("sets.index")),
 }
 
@@ -229,10 +216,8 @@ def test_a_fault_at_each_operation(name, fault, made, tmp_path, monkeypatch, cap
         for number in range(1, calls.get(operation, 0) + 1):
             restore()
             code, said, _ = child(work, operation, number, fault)
-            assert code in ((0, 1, 2) if fault is fail else (0, -signal.SIGKILL)), (
-                operation,
-                number,
-            )
+            expected = (0, 1, 2) if fault is fail else (0, -signal.SIGKILL)
+            assert code in expected, (operation, number)
             assert "Traceback" not in said, said
             left = state()
             check(code, again=left not in seen)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from flow_cases import content
 
 import advect as ad
 from advect._util import atomic as _atomic
@@ -56,7 +57,7 @@ def run(*words):
 
 
 @pytest.mark.slow
-def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys, content):
+def test_a_second_writer_is_refused_and_a_dead_one_is_not_waited_for(holder, capsys):
     process = holder("run")
     assert run("flow", A, B, "-o", "run") == 2
     err = capsys.readouterr().err

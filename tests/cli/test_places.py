@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from flow_cases import content
 
 import advect as ad
 from advect.cli.app import main
@@ -11,7 +12,6 @@ from advect.cli.app import main
 S, T = "toy:gaussians?n=12&classes=2", "toy:gaussians?n=12&classes=2&seed=3"
 SHORT = ("--n-steps", "1", "--no-report", "-q")
 FLOW = ("flow", S, T, "-o", "run", *SHORT)
-FIT = ("map", "fit", "run", "-o", "map", "--map", "nearest", "-q")
 TRANSFER = ("transfer", S, T, "-o", "sets", "--n-steps", "1", "-q")
 
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("empty")
 
 
 @pytest.fixture
-def kept(refused, content):
+def kept(refused):
     """A command that is refused and touches nothing."""
 
     def run(named, *words):
@@ -75,20 +75,17 @@ def put(directory, name):
 
 
 @pytest.mark.slow
-def test_files_of_yours_in_maps_and_transfers_stay(kept):
-    assert main([*FLOW]) == 0
-    for words, place in ((FIT, "map"), (TRANSFER, "sets")):
-        assert main([*words]) == 0 and main([*words, "--overwrite"]) == 0
-        put(place, "notes.txt")
-        kept(f"{place}/notes.txt", *words, "--overwrite")
-        shutil.rmtree(place)
-    for words, name in ((FIT, "map/map.safetensors"), (TRANSFER, "sets/result.json")):
-        Path(name).parent.mkdir()
-        Path(name).write_text("")  # the name alone proves nothing
-        kept(name, *words, "--overwrite")
+def test_files_of_yours_in_transfers_stay(kept):
+    assert main([*TRANSFER]) == 0 and main([*TRANSFER, "--overwrite"]) == 0
+    put("sets", "notes.txt")
+    kept("sets/notes.txt", *TRANSFER, "--overwrite")
+    shutil.rmtree("sets")
+    Path("sets").mkdir()
+    Path("sets/result.json").write_text("")  # the name alone proves nothing
+    kept("sets/result.json", *TRANSFER, "--overwrite")
 
 
-def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept, content, monkeypatch):
+def test_overwrite_starts_anew_and_bad_input_keeps_the_old_run(kept, monkeypatch):
     assert main(["flow", S, T, "-o", "run", "--n-steps", "3", "--no-report", "-q"]) == 0
     Path("run/.frames.jsonl.0123abcd-4711-0123456789ab.tmp").write_text("torn")
     for bad in (["-f", "ball?radius=1"], ["--n-steps", "-1"], ["--record-every", "-2"]):

@@ -33,7 +33,8 @@ def made(tmp_path_factory):
         patch.setattr("os.fsync", lambda _: None)
         words = "--n-steps 4 --record-every 1 --checkpoint-every 2 --dynamics jd-fl --no-report -q"
         assert main(["flow", A, B, "-o", "run", *words.split()]) == 0
-        assert main(["map", "fit", "run", "-o", "map", "-q"]) == 0
+        frames = ad.Trajectory.open("run")
+        ad.maps.EntropicMap().fit(frames[0].dataset, frames[-1].dataset).save("map.safetensors")
         index = ad.DatasetIndex(ad.datasets.load(A), n_directions=3, n_levels=4)
         index.add("a", ad.datasets.load(A))
         index.add("b", ad.datasets.load(B))
@@ -55,11 +56,8 @@ def cli(*words):
 
 SHOW, RESUME = cli("show", "run"), cli("resume", "run", "--n-steps", "4", "--no-report")
 REPORT = cli("report", "run", "-o", "page.html", "--overwrite")
-APPLY = cli("map", "apply", "map", A, "-o", "out.npz", "--overwrite")
 CONVERT = cli("data", "convert", "run:run@-1", "-o", "out.npz", "--overwrite")
-
-
-COMMANDS = (SHOW, RESUME, REPORT, APPLY, CONVERT)
+COMMANDS = (SHOW, RESUME, REPORT, CONVERT)
 
 
 def frames():
@@ -86,8 +84,7 @@ FILES = {  # each with the doors through which it is read
     "run/frames/000004.safetensors": [REPORT, CONVERT, frames],
     "run/checkpoint-a.safetensors": [SHOW, RESUME],
     "run/checkpoint-b.safetensors": [SHOW, RESUME, load(load_snapshot, "run")],
-    "map/map.safetensors": [APPLY, load(ad.maps.load, "map/map.safetensors")],
-    "map/space.json": [APPLY],
+    "map.safetensors": [load(ad.maps.load, "map.safetensors")],
     "sets.index": [nearest],
 }
 
@@ -220,7 +217,7 @@ def test_a_damaged_frame_costs_itself(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["run/frames/000004", "run/checkpoint-a", "map/map"])
+@pytest.mark.parametrize("name", ["run/frames/000004", "run/checkpoint-a", "map"])
 def test_the_checksum_covers_every_byte(name):
     """A file with one changed byte is refused, or says what it said before."""
     path = Path(f"{name}.safetensors")

@@ -181,11 +181,8 @@ class Overwriting(ad.Functional):
         return {"x": (rho.weights * rho.x.square().sum(1)).sum()}, state
 
 
-class Growing(ad.Functional):
+class Growing(Overwriting):
     """A state that changes the value."""
-
-    def begin(self, rho):
-        return {"calls": torch.zeros(())}
 
     def terms(self, rho, state):
         value = (rho.weights * rho.x.square().sum(1)).sum() * (1 + state["calls"])

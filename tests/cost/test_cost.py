@@ -50,14 +50,13 @@ class TestMatrix:
         a = ad.LabeledDataset(x, [0, 1, 1], weights=[1.0, 1.0, 0.0])
         b = ad.LabeledDataset(x[:2].flip(1) * 4 / 3, [0, 1])
         far, reach = (3.0, 6.0) if within else (4.0, 7.0)
-        pair = ad.GroundCost(label=ad.NoLabels()).between(a, a if within else b)
+        other = a if within else b
+        pair = ad.GroundCost(label=ad.NoLabels()).between(a, other)
         features = u * (12 + math.sqrt(2) / 2) * reach**2 / 2
         assert pair.sizes.largest == pytest.approx(reach**2 / 2)
         assert pair.rounding(dtype) == pytest.approx(features)
         table = torch.tensor([[0.0, 8.0], [8.0, 0.0]], dtype=dtype)
-        pair = ad.GroundCost(label=lambda *_: table, label_weight=3.0).between(
-            a, a if within else b
-        )
+        pair = ad.GroundCost(label=lambda *_: table, label_weight=3.0).between(a, other)
         labels, wide, single = 12.0, 2.0**-52, 4e-6 * (dtype == torch.float32)
         means = (2 * u + wide * math.sqrt(3)) * 2 * far
         wanted = features + (8 * u + 16 * wide) * 3 * reach**2 + (4 * u + single) * labels
@@ -65,9 +64,8 @@ class TestMatrix:
         assert pair.sizes.largest == pytest.approx(reach**2 / 2 + labels)
         assert pair.rounding(dtype) == pytest.approx(wanted, rel=1e-6)
         part = pair.select(torch.tensor([0]), torch.tensor([0]))
-        assert part.sizes.largest == pair.sizes.largest and part.rounding(dtype) == pair.rounding(
-            dtype
-        )
+        assert part.sizes.largest == pair.sizes.largest
+        assert part.rounding(dtype) == pair.rounding(dtype)
         assert pair.check_table(64.0) == 64  # two tables of 2 × 2 in float64
         with pytest.raises(ad.InputError, match="between 2 and 2 label laws"):
             pair.check_table(63.0)

@@ -184,7 +184,6 @@ BAD: list[tuple[str, Make, dict[str, Any], str]] = [
     ("f", tree(a__x=png(), b__y=png(mode="RGB")), {}, "one shape.*y.png.*channels"),
     ("f", tree(a__x=png(mode="RGBA")), {}, "transparent"),
     ("f", tree(a__x=png(mode="I;16")), {}, "8 bits"),
-    # IDX
 ]  # fmt: skip
 
 

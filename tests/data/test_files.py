@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from covering import examples
+from flow_cases import Terminal
 from hypothesis import HealthCheck, assume, example, given, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
@@ -389,11 +390,6 @@ def test_a_write_that_fails_leaves_nothing(name, late, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_progress_goes_where_it_is_asked_to():
     said: list[tuple[int, int]] = []
     with track(3, "reading", lambda *now: said.append(now)) as advance:
@@ -404,9 +400,9 @@ def test_progress_goes_where_it_is_asked_to():
         time.sleep(0.01)
         advance(2)
     assert "reading: 2/3, " in out.getvalue()
-    with track(3, "reading", False, stream=(silent := _Terminal()), patience=0.0) as advance:
+    with track(3, "reading", False, stream=(silent := Terminal()), patience=0.0) as advance:
         advance(3)
-    with track(3, "reading", stream=(late := _Terminal()), patience=0.0) as advance:
+    with track(3, "reading", stream=(late := Terminal()), patience=0.0) as advance:
         advance(3)
     assert silent.getvalue() == "" and "3/3" in late.getvalue()
     with pytest.raises(InputError, match="progress"), track(3, "reading", "yes"):  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,6 @@
 """Label laws: estimates against numpy, Bures against matrix roots, gradients against differences."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -142,16 +143,15 @@ class TestGradients:
             assert own[0] is own[1] and (a @ own[0]).tolist() == pytest.approx([0, 0], abs=1e-8)
 
 
-class TestShared:
-    def test_one_covariance_at_two_means(self):
-        means, factors = random_laws(4, 3)
-        for form in (
-            Full(factors.mT @ factors),
-            as_factored(means, factors).covariance,
-            Diagonal(means),
-        ):
-            a, b = (ad.Gaussians(means + shift, form) for shift in (0, 1))
-            torch.testing.assert_close(ad.bures(a, b).diagonal(), torch.full((4,), 3.0).double())
+def test_one_covariance_at_two_means():
+    means, factors = random_laws(4, 3)
+    for form in (
+        Full(factors.mT @ factors),
+        as_factored(means, factors).covariance,
+        Diagonal(means),
+    ):
+        a, b = (ad.Gaussians(means + shift, form) for shift in (0, 1))
+        torch.testing.assert_close(ad.bures(a, b).diagonal(), torch.full((4,), 3.0).double())
 
 
 class TestEstimates:
@@ -202,6 +202,20 @@ class TestEstimates:
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-10 * expected.max())
         middle = np.average(centred, axis=0, weights=weights.numpy())
         np.testing.assert_allclose(laws.means[0] - offset, middle, rtol=0, atol=1e-10)
+
+    @examples(60)
+    @given(seed=st.integers(0, 10**6), spread=st.floats(0, 40))
+    def test_weights_of_any_size_are_those_of_exact_arithmetic(self, seed, spread):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(-9, 9, 12).astype(float)[:, None]
+        weights = 10.0 ** rng.uniform(-spread, spread, 12)
+        exact = list(zip(map(Fraction, x[:, 0]), map(Fraction, weights), strict=True))
+        total = sum(weight for _, weight in exact)
+        mean = sum(weight * point for point, weight in exact) / total
+        scatter = sum(weight * (point - mean) ** 2 for point, weight in exact)
+        expected = float(scatter / (total - sum(weight**2 for _, weight in exact) / total))
+        found = ad.LabeledDataset(x, ["a"] * 12, weights).laws().covariances().item()
+        assert found == pytest.approx(expected, rel=1e-12)
 
     def test_degenerate_classes_have_zero_covariance(self):
         data = ad.LabeledDataset([[1.0, 2.0], [3.0, 4.0], [3.0, 4.0]], ["single", "same", "same"])

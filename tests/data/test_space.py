@@ -195,9 +195,8 @@ def test_samples_of_another_shape_or_side_are_refused(rows, side, message: str) 
 )
 def test_resizing_is_that_of_pillow(before: tuple[int, int], after: tuple[int, int]) -> None:
     images = random(2, *before)
-    mine = FeatureSpace.fit(dataset(images), dataset(images), size=after, fit="stretch").apply(
-        images
-    )
+    space = FeatureSpace.fit(dataset(images), dataset(images), size=after, fit="stretch")
+    mine = space.apply(images)
     for image, resized in zip(images.numpy(), mine.numpy(), strict=True):
         expected = np.asarray(Image.fromarray(image).resize(after[::-1], Image.Resampling.BILINEAR))
         np.testing.assert_allclose(resized, expected, atol=1e-5)

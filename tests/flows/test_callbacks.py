@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from covering import examples
+from flow_cases import Terminal, interrupt_at
 from hypothesis import given, strategies as st
 
 import advect as ad
@@ -32,14 +33,6 @@ def run(*callbacks, n_steps=5, functional=None, **options):
 
 def stop_at(index):
     return lambda step: step.index == index
-
-
-def interrupt_at(index):
-    def callback(step):
-        if step.index == index:
-            raise KeyboardInterrupt
-
-    return callback
 
 
 class FailsAt(ad.Functional):
@@ -203,11 +196,6 @@ def test_a_resume_keeps_earlier_figures_once(tmp_path):
     # Once: the state that a flow resumes from is logged twice.
     expected = [("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)]
     assert sorted(lines) == expected
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_progress(monkeypatch):

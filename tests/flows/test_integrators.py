@@ -16,15 +16,6 @@ class TestIntegrators:
 
     source = ad.LabeledDataset(draw(6, 3, seed=1), [0] * 6, weights=[1, 2, 3, 4, 5, 6])
 
-    def by_torch(self, make, n_steps):
-        x = self.source.x.clone().requires_grad_()
-        optimizer = make([x])
-        for _ in range(n_steps):
-            optimizer.zero_grad()
-            bowl(x).sum().backward()
-            optimizer.step()
-        return x.detach()
-
     @pytest.mark.parametrize(
         ("ours", "theirs"), [(ad.Euler(0.05), lambda p: torch.optim.SGD(p, 0.05)),
         (ad.Momentum(0.02), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
@@ -37,7 +28,13 @@ class TestIntegrators:
     )  # fmt: skip
     def test_as_torch(self, ours, theirs):
         last = states(self.source, ad.Potential(bowl), 40, integrator=ours)[-1].dataset.x
-        torch.testing.assert_close(last, self.by_torch(theirs, 40), rtol=1e-10, atol=1e-10)
+        x = self.source.x.clone().requires_grad_()
+        optimizer = theirs([x])
+        for _ in range(40):
+            optimizer.zero_grad()
+            bowl(x).sum().backward()
+            optimizer.step()
+        torch.testing.assert_close(last, x.detach(), rtol=1e-10, atol=1e-10)
 
     def test_noise_is_what_it_says(self):
         """x + τ v + √(2 τ T) ξ with ξ from the generator, on the features alone."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from flow_cases import interrupt_at
 from safetensors.torch import save_file
 from sklearn.cluster import DBSCAN
 
@@ -39,25 +40,25 @@ INTEGRATORS = {
 }
 
 
+ENERGIES = {
+    "exact": lambda target: ad.OTDD(target, solver=ad.ExactOT()),
+    "sum": lambda target: (
+        ad.OTDD(target) + 0.1 * ad.Potential(ad.norm()) + 0.5 * ad.Interaction(ad.repulsion())
+    ),
+    "two targets": lambda target: (
+        0.5 * ad.OTDD(target)
+        + 0.5 * ad.OTDD(target.replace(x=target.x - 2), solver=ad.Sinkhorn(0.5))
+    ),
+    "diffusing": lambda target: ad.OTDD(target) + 0.1 * ad.Internal(),
+}
+
+
 def pair(dtype=torch.float32, n=11):
     generator = torch.Generator().manual_seed(5)
     source = ad.datasets.gaussians(n, generator=generator)
     source = source.replace(weights=torch.linspace(1, 2, n).tolist())
     target = ad.datasets.gaussians(n + 2, shift=(3.0, 1.0), rotation=0.4, generator=generator)
     return source.to(dtype=dtype), target.to(dtype=dtype)
-
-
-def exact(target):
-    return ad.OTDD(target, solver=ad.ExactOT())
-
-
-def total(target):
-    return ad.OTDD(target) + 0.1 * ad.Potential(ad.norm()) + 0.5 * ad.Interaction(ad.repulsion())
-
-
-def two_targets(target):
-    moved = target.replace(x=target.x - 2)
-    return 0.5 * ad.OTDD(target) + 0.5 * ad.OTDD(moved, solver=ad.Sinkhorn(0.5))
 
 
 @dataclass
@@ -122,14 +123,6 @@ class Crash:
             shutil.copytree(self.directory, self.copies[step.index])
 
 
-def interrupt_at(index):
-    def callback(step):
-        if step.index == index:
-            raise KeyboardInterrupt
-
-    return callback
-
-
 @pytest.fixture
 def unsynced(monkeypatch):
     """Hundreds of small files: what the disk has is not the question here."""
@@ -168,12 +161,8 @@ def test_flows_with_rejected_steps_resume(dynamics, dtype, tmp_path, unsynced):
     assert load_snapshot(tmp_path / "run").control["scale"] < 1 and whole.status == "completed"
 
 
-def diffusing(target):
-    return ad.OTDD(target) + 0.1 * ad.Internal()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("energy", [total, two_targets, exact, diffusing])
+@pytest.mark.parametrize("energy", ENERGIES.values(), ids=ENERGIES)
 @pytest.mark.parametrize("dynamics", ["fd", "fl-bures", "vl-kmeans"])
 def test_sums_and_solvers_resume(dynamics, energy, tmp_path, unsynced):
     crash_and_resume(setting(dynamics, "adam", energy=energy), tmp_path)
@@ -309,6 +298,8 @@ def test_pickles_are_never_opened(form, tmp_path):
     for path in (tmp_path / CHECKPOINTS[0], tmp_path):
         with pytest.raises(ad.InputError):
             setting().run(resume=path)
+    with pytest.raises(ad.InputError):
+        ad.maps.load(tmp_path / CHECKPOINTS[0])
     frames = tmp_path / "frames"
     frames.mkdir()
     shutil.copy(tmp_path / CHECKPOINTS[0], frames / "000000.safetensors")

@@ -83,25 +83,24 @@ class TestContraction:
         self.check_values(run, tau)
 
 
-class TestGaussianPath:
-    @pytest.mark.parametrize("tau", [0.1, 0.4])
-    def test_affine_image(self, tau):
-        """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence the optimal map,
-        and
+@pytest.mark.parametrize("tau", [0.1, 0.4])
+def test_the_path_to_an_affine_image(tau):
+    """y = A x with A symmetric positive definite: A is the gradient of a convex function, hence the optimal map,
+    and
 
-            x_k = ((1 − (1 − τ)^k) A + (1 − τ)^k I) x_0 ,     Σ_k = M_k Σ_0 M_k .
+        x_k = ((1 − (1 − τ)^k) A + (1 − τ)^k I) x_0 ,     Σ_k = M_k Σ_0 M_k .
 
-        1e-12 relative: a few roundings each step."""
-        x = draw(200, 2, seed=1) @ torch.tensor([[1.0, 0.4], [0.0, 0.5]], dtype=torch.float64)
-        matrix = torch.tensor([[0.7, -0.5], [-0.5, 2.0]], dtype=torch.float64)
-        shuffled = (x @ matrix)[torch.randperm(200, generator=torch.Generator().manual_seed(2))]
-        energy = ad.OTDD(cloud(shuffled), cost=FEATURES_ONLY, solver=ad.ExactOT())
-        for step in states(cloud(x), energy, 8, integrator=ad.Euler(tau)):
-            left = (1 - tau) ** step.index
-            path = (1 - left) * matrix + left * torch.eye(2, dtype=torch.float64)
-            assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
-            expected = path @ covariance(cloud(x)) @ path
-            assert_close(covariance(step.dataset), expected, rtol=1e-12, atol=1e-12)
+    1e-12 relative: a few roundings each step."""
+    x = draw(200, 2, seed=1) @ torch.tensor([[1.0, 0.4], [0.0, 0.5]], dtype=torch.float64)
+    matrix = torch.tensor([[0.7, -0.5], [-0.5, 2.0]], dtype=torch.float64)
+    shuffled = (x @ matrix)[torch.randperm(200, generator=torch.Generator().manual_seed(2))]
+    energy = ad.OTDD(cloud(shuffled), cost=FEATURES_ONLY, solver=ad.ExactOT())
+    for step in states(cloud(x), energy, 8, integrator=ad.Euler(tau)):
+        left = (1 - tau) ** step.index
+        path = (1 - left) * matrix + left * torch.eye(2, dtype=torch.float64)
+        assert_close(step.dataset.x, x @ path, rtol=1e-12, atol=1e-12)
+        expected = path @ covariance(cloud(x)) @ path
+        assert_close(covariance(step.dataset), expected, rtol=1e-12, atol=1e-12)
 
 
 def two_classes(dim, seed, stretch):
@@ -225,28 +224,27 @@ class TestHeat:
         assert_allclose(last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time))
 
 
-class TestPorousMedium:
-    def test_barenblatt(self):
-        """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the solution
+def test_a_porous_medium_is_that_of_barenblatt():
+    """∂_t ρ = (ρ²)_xx, the flow of ∫ρ² (f(r) = r^m/(m − 1), m = 2, velocity −2ρ_x), has the solution
 
-            ρ(x, t) = t^(−1/3) (C − x² t^(−2/3) / 12)₊ ,     support radius R t^(1/3) ,   variance R² t^(2/3) / 5 ,
+        ρ(x, t) = t^(−1/3) (C − x² t^(−2/3) / 12)₊ ,     support radius R t^(1/3) ,   variance R² t^(2/3) / 5 ,
 
-        and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2 sin(arcsin(2p − 1)/3).
-        With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2 % off and the second moment 0.1 % (h²
-        over the variance); both are held to 1 %, and every particle to 1 % of the radius."""
-        n, radius, first, last = 200, 9 ** (1 / 3), 1.0, 8.0
-        places = 2 * np.sin(np.arcsin(2 * (np.arange(n) + 0.5) / n - 1) / 3)
-        source = cloud(torch.from_numpy(radius * first ** (1 / 3) * places))
-        porous, euler = ad.Internal(power=2, bandwidth=0.1), ad.Euler((last - first) / 350)
-        run = states(source, porous, 350, integrator=euler)
-        for step in (run[100], run[350]):
-            time = first + step.index * (last - first) / 350
-            x, variance = step.dataset.x, covariance(step.dataset)
-            growth = (x.abs().max() / source.x.abs().max()).item()
-            assert growth == pytest.approx(time ** (1 / 3), rel=0.01)
-            assert variance.item() == pytest.approx(radius**2 / 5 * time ** (2 / 3), rel=0.01)
-            exact = radius * time ** (1 / 3)
-            assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
+    and mass one gives R³ = 9: ∫ = 4CR/3 with C = R²/12. Its quantiles are R t^(1/3) · 2 sin(arcsin(2p − 1)/3).
+    With n = 200, h = 0.1 and τ = 0.02 from t = 1 to 8 the radius is 0.2 % off and the second moment 0.1 % (h²
+    over the variance); both are held to 1 %, and every particle to 1 % of the radius."""
+    n, radius, first, last = 200, 9 ** (1 / 3), 1.0, 8.0
+    places = 2 * np.sin(np.arcsin(2 * (np.arange(n) + 0.5) / n - 1) / 3)
+    source = cloud(torch.from_numpy(radius * first ** (1 / 3) * places))
+    porous, euler = ad.Internal(power=2, bandwidth=0.1), ad.Euler((last - first) / 350)
+    run = states(source, porous, 350, integrator=euler)
+    for step in (run[100], run[350]):
+        time = first + step.index * (last - first) / 350
+        x, variance = step.dataset.x, covariance(step.dataset)
+        growth = (x.abs().max() / source.x.abs().max()).item()
+        assert growth == pytest.approx(time ** (1 / 3), rel=0.01)
+        assert variance.item() == pytest.approx(radius**2 / 5 * time ** (2 / 3), rel=0.01)
+        exact = radius * time ** (1 / 3)
+        assert_allclose(x[:, 0].numpy(), exact * places, atol=0.01 * exact)
 
 
 class TestAggregation:
@@ -283,28 +281,21 @@ class TestAggregation:
             assert_close(after, expected, rtol=0, atol=1e-12)
 
 
-def fitted_order(taus, errors):
-    return np.polyfit(np.log(taus), np.log(errors), 1)[0]
-
-
-class TestOrder:
-    """Euler is of first order: the error at time 1 is c τ + O(τ²), so the slope in logarithms is 1 within the 10 %
-    that the next order leaves at these steps."""
-
-    def final(self, source, functional, tau):
-        return states(source, functional, round(1 / tau), integrator=ad.Euler(tau))[-1].dataset.x
-
-    taus = (0.04, 0.02, 0.01, 0.005)
-
-    def test_quartic_potential(self):
-        """V = x⁴/4: x' = −x³ has the solution x_0 / √(1 + 2 x_0² t)."""
-        source = cloud(torch.linspace(-1, 1, 50))
-        exact = source.x / (1 + 2 * source.x.square()).sqrt()
-        quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)
-        ends = [self.final(source, quartic, tau) for tau in self.taus]
-        errors = [(end - exact).abs().max().item() for end in ends]
-        assert 0.9 < fitted_order(self.taus, errors) < 1.1
-        assert all(1.8 < coarse / fine < 2.2 for coarse, fine in pairwise(errors))
+@pytest.mark.parametrize("control", [ad.FixedSteps(), ad.Backtracking()])
+@pytest.mark.parametrize(("integrator", "order"), [(ad.Euler, 1), (ad.Heun, 2)])
+def test_integrators_are_of_their_order(integrator, order, control):
+    """V = x⁴/4: x' = −x³ has the solution x_0 / √(1 + 2 x_0² t). The error at time 1 is c τ^p + O(τ^(p + 1)), so the
+    slope in logarithms is p within the 10 % that the next order leaves at these steps."""
+    source, taus = cloud(torch.linspace(-1, 1, 50)), (0.04, 0.02, 0.01, 0.005)
+    exact = source.x / (1 + 2 * source.x.square()).sqrt()
+    quartic = ad.Potential(lambda x, y: x.pow(4).sum(1) / 4)
+    options = [{"integrator": integrator(tau), "control": control} for tau in taus]
+    runs = [
+        states(source, quartic, round(1 / each["integrator"].step_size), **each) for each in options
+    ]
+    errors = [(run[-1].dataset.x - exact).abs().max().item() for run in runs]
+    assert 0.9 < np.polyfit(np.log(taus), np.log(errors), 1)[0] - order + 1 < 1.1
+    assert all(1.8 < (a / b) ** (1 / order) < 2.2 for a, b in pairwise(errors))
 
 
 class TestNumberOfParticles:
@@ -314,14 +305,6 @@ class TestNumberOfParticles:
 
     source = cloud(draw(25, 2, seed=1), torch.arange(25) % 3, draw(25, seed=2).abs() + 0.2)
     target = cloud(draw(30, 2, seed=3) + 3, torch.arange(30) % 2)
-
-    def distance(self, functional, n_steps=10):
-        order = torch.randperm(50, generator=torch.Generator().manual_seed(4))
-        twice = torch.arange(25).repeat(2)[order]
-        sources = self.source, self.source.subset(twice)
-        runs = [states(each, functional, n_steps, integrator=ad.Euler(0.1)) for each in sources]
-        first, second = (run[-1].dataset.x for run in runs)
-        return (first[twice] - second).abs().max().item()
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -333,7 +316,12 @@ class TestNumberOfParticles:
         ids=["potential", "radial", "interaction", "internal", "sinkhorn", "sinkhorn-means"],
     )  # fmt: skip
     def test_copies_change_nothing(self, functional):
-        assert self.distance(functional) <= 1e-12
+        order = torch.randperm(50, generator=torch.Generator().manual_seed(4))
+        twice = torch.arange(25).repeat(2)[order]
+        sources = self.source, self.source.subset(twice)
+        runs = [states(each, functional, 10, integrator=ad.Euler(0.1)) for each in sources]
+        first, second = (run[-1].dataset.x for run in runs)
+        assert (first[twice] - second).abs().max().item() <= 1e-12
 
     def test_weights_are_multiplicities(self):
         """A particle of weight 2/3 moves like two of weight 1/3 at its place, and pulls like them."""

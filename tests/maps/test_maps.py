@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -17,11 +13,12 @@ from advect.data.store import read_tensors, write_tensors
 from advect.maps import EntropicMap, FlowMatchingMap, NearestMap, NeuralMap
 
 QUICK = {"epochs": 3, "restarts": 1, "progress": False}
+FEW_UPDATES = {"updates": 20, "width": 32, "progress": False}
 MAPS = {
     "nearest": lambda: NearestMap(k=3),
     "entropic": lambda: EntropicMap(),
     "neural": lambda: NeuralMap(**QUICK),
-    "flow matching": lambda: FlowMatchingMap(updates=20, width=32, progress=False),
+    "flow matching": lambda: FlowMatchingMap(**FEW_UPDATES),
 }
 each_map = pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
 
@@ -80,21 +77,20 @@ class TestOptimalMap:
         assert self.error(fitted) < 0.1 and fitted.held_out_error_ < 0.1
 
 
-class TestTranslation:
-    @pytest.mark.parametrize("with_labels", [False, True])
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    @each_map
-    def test_is_recovered(self, make, dtype, with_labels):
-        data = labeled([60, 90], 3, 0, weighted=True).to(dtype=dtype)
-        start = data if with_labels else ad.LabeledDataset(data.x, weights=data.weights)
-        by = torch.tensor([3.0, -1.0, 20.0], dtype=dtype)
-        fitted = make().fit(start, moved(start, by))
-        new = 2 * draw(40, 3, seed=5).to(dtype) + 1
-        out = fitted.transform(new)
-        assert out.dtype == dtype
-        assert torch.allclose(out, new + by, atol=1e-4 if dtype == torch.float32 else 1e-6)
-        if with_labels:
-            assert torch.allclose(fitted.transform(new, [0, 1] * 20), new + by, atol=1e-4)
+@pytest.mark.parametrize("with_labels", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each_map
+def test_a_translation_is_recovered(make, dtype, with_labels):
+    data = labeled([60, 90], 3, 0, weighted=True).to(dtype=dtype)
+    start = data if with_labels else ad.LabeledDataset(data.x, weights=data.weights)
+    by = torch.tensor([3.0, -1.0, 20.0], dtype=dtype)
+    fitted = make().fit(start, moved(start, by))
+    new = 2 * draw(40, 3, seed=5).to(dtype) + 1
+    out = fitted.transform(new)
+    assert out.dtype == dtype
+    assert torch.allclose(out, new + by, atol=1e-4 if dtype == torch.float32 else 1e-6)
+    if with_labels:
+        assert torch.allclose(fitted.transform(new, [0, 1] * 20), new + by, atol=1e-4)
 
 
 class TestNearest:
@@ -199,16 +195,20 @@ class TestEntropic:
         assert unaware.transform([[0.5]]).item() == pytest.approx(0.5)
 
 
-class TestNeural:
-    def test_seeds_reproduce_and_leave_the_random_state_of_torch(self):
-        start, end = draw(60, 3).float(), draw(60, 3, seed=1).float()
-        torch.manual_seed(5)
-        expected = torch.rand(3)
-        torch.manual_seed(5)
-        runs = [NeuralMap(seed=seed, **QUICK).fit(start, end) for seed in (0, 0, 1)]
-        same, again, other = (run.transform(start) for run in runs)
-        assert torch.equal(torch.rand(3), expected)
-        assert torch.equal(same, again) and not torch.equal(same, other)
+@pytest.mark.parametrize("make", [NeuralMap, FlowMatchingMap])
+def test_seeds_reproduce_and_leave_the_random_state_of_torch(make):
+    start, end = (labeled([40, 40], 3, seed).to(dtype=torch.float32) for seed in (0, 1))
+    fitted_to, options = (start, end), QUICK
+    if make is FlowMatchingMap:
+        fitted_to, options = (ad.PairSampler(start, end),), FEW_UPDATES
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    runs = [make(seed=seed, **options).fit(*fitted_to) for seed in (0, 0, 1)]
+    same, again, other = (run.transform(start).x for run in runs)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(same, again) and not torch.equal(same, other)
+    if make is NeuralMap:
         assert runs[0].held_out_error_ == runs[1].held_out_error_
 
 
@@ -267,29 +267,15 @@ class TestFiles:
             with pytest.raises(ad.InputError, match="damaged"):
                 ad.maps.load(path)
 
-    def test_foreign_files_run_nothing(self, tmp_path):
-        fired = tmp_path / "fired"
-
-        class Trap:
-            def __reduce__(self):
-                command = [sys.executable, "-c", f"open({str(fired)!r}, 'w')"]
-                return subprocess.check_call, (command,)
-
-        (tmp_path / "pickle.safetensors").write_bytes(pickle.dumps(Trap()))
-        torch.save({"map": Trap()}, tmp_path / "torch.safetensors")
-        np.save(tmp_path / "numpy.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    def test_other_files_are_refused(self, tmp_path):
         (tmp_path / "text.safetensors").write_text("not a map")
         recorder, data = ad.Recorder(directory=tmp_path / "run"), ad.LabeledDataset([[1.0]], ["a"])
         ad.flow(data, ad.Potential(ad.norm()), n_steps=1, callbacks=[recorder])
         frames = list((tmp_path / "run").rglob("*.safetensors"))  # a file of ours, but no map
         assert frames
-        others = (tmp_path / "numpy.npy", tmp_path, tmp_path / "missing", frames[0])
-        for path in (*tmp_path.glob("*.safetensors"), *others):
+        for path in (tmp_path / "text.safetensors", tmp_path, tmp_path / "missing", frames[0]):
             with pytest.raises(ad.InputError):
                 ad.maps.load(path)
-        assert not fired.exists()
-        pickle.loads((tmp_path / "pickle.safetensors").read_bytes())
-        assert fired.exists()  # the trap works
 
 
 class TestForms:

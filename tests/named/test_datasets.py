@@ -11,9 +11,9 @@ from covering import examples
 from flow_cases import seeded
 from hypothesis import given, strategies as st
 
+from advect.datasets import gaussians, moons, rings, swiss_roll
 from advect.errors import InputError
 from advect.io.named import digits, mnist
-from advect.io.synthetic import gaussians, moons, rings, swiss_roll
 
 GENERATORS = [gaussians, swiss_roll, moons, rings]
 

@@ -71,19 +71,18 @@ class TestLargeEpsilon:
         assert gap <= state["error"].item() < 0.02 * value
 
 
-class TestCloseDatasets:
-    @pytest.mark.parametrize("dtype", [NARROW, WIDE])
-    @pytest.mark.parametrize(
-        "solver", [ad.Sinkhorn(), ad.Sinkhorn(ad.Relative(1e5)), ad.ExactOT()], ids=str
-    )
-    def test_the_same_in_another_order_and_by_other_names(self, dtype, solver):
-        a, _ = clouds(dtype=dtype)
-        order = torch.randperm(len(a), generator=torch.Generator().manual_seed(2))
-        b = ad.LabeledDataset(a.x[order], ["uvw"[k] for k in a.y[order]])
-        found = ad.otdd(a, b, solver=solver)
-        assert found.converged and found.same and found.energy <= found.error <= 1e-12
-        if isinstance(solver, ad.Sinkhorn):
-            assert found.energy == 0 == found.error
+@pytest.mark.parametrize("dtype", [NARROW, WIDE])
+@pytest.mark.parametrize(
+    "solver", [ad.Sinkhorn(), ad.Sinkhorn(ad.Relative(1e5)), ad.ExactOT()], ids=str
+)
+def test_the_same_in_another_order_and_by_other_names(dtype, solver):
+    a, _ = clouds(dtype=dtype)
+    order = torch.randperm(len(a), generator=torch.Generator().manual_seed(2))
+    b = ad.LabeledDataset(a.x[order], ["uvw"[k] for k in a.y[order]])
+    found = ad.otdd(a, b, solver=solver)
+    assert found.converged and found.same and found.energy <= found.error <= 1e-12
+    if isinstance(solver, ad.Sinkhorn):
+        assert found.energy == 0 == found.error
 
 
 class TestSmallEpsilon:

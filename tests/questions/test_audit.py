@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from flow_cases import classes_on_axes as blobs
 
 import advect as ad
 from advect.questions.audit import _EPSILON, SelfTransport
 
 NUMBERS = ("disagreement", "misfit", "twin_distance")
-
-
-def blobs(n=90, k=3, d=4, seed=0, apart=8.0, **options):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % k
-    x = rng.normal(size=(n, d)) + apart * np.eye(k, d)[y]
-    return ad.LabeledDataset(x, y, classes=range(k), **options)
 
 
 def relabeled(data, rows, by=1):

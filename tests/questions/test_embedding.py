@@ -7,7 +7,7 @@ import ot as pot
 import pytest
 import torch
 from covering import examples
-from flow_cases import seeded
+from flow_cases import seeded, widening
 from hypothesis import given, strategies as st
 
 import advect as ad
@@ -17,13 +17,9 @@ from advect.functionals.sliced import wasserstein_1d
 from advect.questions.embedding import Slices, quantile_means
 
 
-def labeled(n, seed=0, d=3, k=3, shift=0.0, weighted=False, dtype=torch.float64, names="abcdefgh"):
-    y = torch.arange(n) % k
-    x = torch.randn(n, d, generator=seeded(seed), dtype=torch.float64) * (1 + y[:, None]) / 2
-    x = x + 2 * y[:, None] + shift
-    drawn = torch.rand(n, generator=seeded(seed + 50), dtype=torch.float64) + 0.1
-    labels = [names[code] for code in y.tolist()]
-    return ad.LabeledDataset(x.to(dtype), labels, weights=drawn if weighted else None)
+def labeled(n, seed=0, names="abcdefgh", dtype=torch.float64, **options):
+    data = widening(n, seed, **options).to(dtype=dtype)
+    return data.replace(classes=tuple(names[: len(data.classes)]))
 
 
 def points(data, slices):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from flow_cases import gaussians
 from page_tags import Tags
 from PIL import Image
 
@@ -23,10 +24,6 @@ from advect.report.frames import Story
 from advect.report.images import Shades
 
 EVIL = "<script>alert(1)</script>"
-
-
-def gaussians(n: int = 30, seed: int = 0, **options) -> ad.LabeledDataset:
-    return ad.datasets.gaussians(n, generator=torch.Generator().manual_seed(seed), **options)
 
 
 def short_flow(source: ad.LabeledDataset, functional: ad.Functional, n_steps: int = 4, **options):
@@ -103,10 +100,6 @@ def test_points_and_curves_are_those_of_the_flow(result, target, tmp_path):
     assert spread["series"][0]["y"] == pytest.approx(expected)
 
 
-def decoded(sprite: dict) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(sprite["uri"].split(",")[1]))))
-
-
 def test_samples_of_an_embedding_are_shown_as_images(tmp_path):
     noise = torch.rand(2, 12, 8, 8, generator=torch.Generator().manual_seed(0))
     a, b = (ad.LabeledDataset(x, [0, 1, 2] * 4) for x in noise)
@@ -125,7 +118,8 @@ def test_samples_of_an_embedding_are_shown_as_images(tmp_path):
     _, shown, tags = page_of(story, tmp_path, pictures=nearest_image)
     assert "each is shown as" in tags.text
     sprite, rows = shown["grid"]["sprite"], shown["grid"]["rows"]
-    sheet, h, w = decoded(sprite), sprite["height"], sprite["width"]
+    sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(sprite["uri"].split(",")[1]))))
+    h, w = sprite["height"], sprite["width"]
     low, high = float(min(a.x.min(), b.x.min())), float(max(a.x.max(), b.x.max()))
     mixed = a.replace(x=torch.where(torch.arange(12)[:, None] < 6, a.x, b.x))
     for frame, images in enumerate((a, mixed)):

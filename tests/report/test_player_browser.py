@@ -7,15 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from flow_cases import gaussians
 
 import advect as ad
-from advect.io.synthetic import swiss_roll
 
 EVIL = "<script>alert(1)</script>"
-
-
-def gaussians(n: int, seed: int, **options) -> ad.LabeledDataset:
-    return ad.datasets.gaussians(n, generator=torch.Generator().manual_seed(seed), **options)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +26,7 @@ def plane(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def space(tmp_path_factory) -> Path:
-    source = swiss_roll(80, generator=torch.Generator().manual_seed(0))
+    source = ad.datasets.swiss_roll(80, generator=torch.Generator().manual_seed(0))
     target = source.replace(x=source.x * torch.tensor([1.0, 0.3, 1.0]))
     options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Recorder()]}
     result = ad.flow(source, ad.OTDD(target), n_steps=4, **options)

@@ -75,9 +75,8 @@ def test_scale_and_levels():
     assert intervals[2][0] < intervals[1][0] < intervals[0][0] < found.value
     assert found.value < intervals[0][1] < intervals[1][1] < intervals[2][1]
     half = (intervals[1][1] - intervals[1][0]) / 2 / found.standard_error()
-    assert (
-        1.645 < half < 1.1 * 1.645
-    )  # many samples without heavy tails: nearly the normal quantile
+    # many samples without heavy tails: nearly the normal quantile
+    assert 1.645 < half < 1.1 * 1.645
 
 
 def few_of_each(rng):
@@ -108,18 +107,15 @@ def test_few_samples_and_heavy_tails_are_covered(law):
 
 def test_errors_of_values_and_of_energies_by_hand():
     """δ√(2E) = δE/√(2E), at most √(2 (E + δE)); and back."""
-    assert errors.check_level(0.95) == pytest.approx(1.959964) and errors.check_level(
-        0.5
-    ) == pytest.approx(0.674490)
+    assert errors.check_level(0.95) == pytest.approx(1.959964)
+    assert errors.check_level(0.5) == pytest.approx(0.674490)
     for value, error, expected in ((2.0, 0.5, 0.25), (2.0, 40.0, 84**0.5), (0.0, 8.0, 4.0)):
         assert errors.value_error(value, error) == pytest.approx(expected)
     for error in (0.0, 0.1, 9.6, 9.7, 50.0):  # both are the same at (1 + √2) · 2²
         assert errors.energy_error_of(2.0, errors.value_error(2.0, error)) == pytest.approx(error)
     assert errors.energy_error_of(0.0, 4.0) == 8.0
-    assert errors.between_values(4.0, 1.5) == (1.0, 7**0.5) and errors.between_values(1.0, 1.0) == (
-        0.0,
-        3**0.5,
-    )
+    assert errors.between_values(4.0, 1.5) == (1.0, 7**0.5)
+    assert errors.between_values(1.0, 1.0) == (0.0, 3**0.5)
     for parts in ((math.nan, 1.0), (1.0, math.nan)):
         assert all(map(math.isnan, errors.between_values(*parts)))
 

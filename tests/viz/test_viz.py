@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from flow_cases import gaussians
 from PIL import Image, ImageSequence
 from scipy.spatial.distance import pdist, squareform
 
 import advect as ad
 from advect.data.class_table import ClassTable
 from advect.data.laws import Full
-from advect.io.synthetic import swiss_roll
 from advect.viz.theme import LIGHT, PALETTE, SMALL
 
 pytest.importorskip("matplotlib")
@@ -30,10 +30,6 @@ from advect import viz
 from advect.viz.theme import short
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def gaussians(seed: int = 0, **options) -> ad.LabeledDataset:
-    return ad.datasets.gaussians(30, generator=torch.Generator().manual_seed(seed), **options)
 
 
 def clouds(axes) -> list[PathCollection]:
@@ -61,7 +57,7 @@ def texts(labels) -> list[str]:
 
 @pytest.fixture(scope="module")
 def result():
-    source, target = gaussians(), gaussians(1, shift=(9.0, 0.0))
+    source, target = gaussians(), gaussians(seed=1, shift=(9.0, 0.0))
     metric = ad.Metric("spread", lambda rho: rho.x.std())
     objective = ad.OTDD(target) + 0.1 * ad.Potential(ad.norm())
     return ad.flow(source, objective, n_steps=6, callbacks=[ad.Recorder(every=2), metric])
@@ -73,7 +69,7 @@ def images() -> ad.LabeledDataset:
 
 
 def test_a_panel_holds_every_sample_of_frame_and_target():
-    frame, target = gaussians(), gaussians(1, classes=2)
+    frame, target = gaussians(), gaussians(seed=1, classes=2)
     (axes,) = viz.particles([frame], target).axes
     drawn = [np.asarray(cloud.get_offsets()) for cloud in clouds(axes)]
     expected = [data.of_class(name).x for data in (target, frame) for name in data.classes]
@@ -82,7 +78,7 @@ def test_a_panel_holds_every_sample_of_frame_and_target():
 
 def test_colours_follow_class_names_and_unknown_target_classes_are_grey():
     frame = gaussians().replace(classes=("a", "b", "c"))
-    target = gaussians(1).replace(classes=("z", "b", "a"))
+    target = gaussians(seed=1).replace(classes=("z", "b", "a"))
     (axes,) = viz.particles([frame], target).axes
     hollow, filled = clouds(axes)[:3], clouds(axes)[3:]
     assert [to_hex(c.get_facecolor()[0]).upper() for c in filled] == list(PALETTE[:3])
@@ -184,7 +180,7 @@ def test_a_table_shows_names_numbers_and_gaps():
 
 
 def test_a_distance_and_a_matching_are_tables():
-    a, b = gaussians(), gaussians(1).replace(classes=("x", "y", "z"))
+    a, b = gaussians(), gaussians(seed=1).replace(classes=("x", "y", "z"))
     distance = ad.otdd(a, b)
     (axes,) = viz.class_table(distance).axes
     assert np.allclose(np.asarray(axes.images[0].get_array()), distance.class_distances.values)
@@ -280,7 +276,9 @@ def test_curves_show_several_flows(result):
 
 @pytest.mark.parametrize("suffix", ["gif", "webp"])
 def test_a_film_has_a_picture_for_each_frame(result, images, tmp_path, suffix):
-    path = viz.animation(result, tmp_path / "new" / f"flow.{suffix}", target=gaussians(1), fps=5)
+    path = viz.animation(
+        result, tmp_path / "new" / f"flow.{suffix}", target=gaussians(seed=1), fps=5
+    )
     with Image.open(path) as film:
         assert film.n_frames == len(result.trajectory)
         pictures = [np.asarray(film.convert("RGB")) for _ in ImageSequence.Iterator(film)]
@@ -303,7 +301,7 @@ ONE = [gaussians()]
 PICTURES = ad.LabeledDataset(torch.zeros(4, 3, 3))
 REFUSED = [
     (viz.particles, ([],), {}, "frame"),
-    (viz.particles, (ONE,), {"target": swiss_roll(8)}, "dimension"),
+    (viz.particles, (ONE,), {"target": ad.datasets.swiss_roll(8)}, "dimension"),
     (viz.particles, (ONE,), {"target": gaussians().x}, "target"),
     (viz.particles, (ONE,), {"titles": ["a", "b"]}, "titles"),
     (viz.particles, (ONE,), {"columns": 0}, "columns"),

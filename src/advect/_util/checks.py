@@ -40,8 +40,11 @@ def check_count(name: str, value: Any, least: float = 1, whole: bool = True) -> 
     if finite and number >= least and (not whole or number == int(number)):
         return int(value) if whole else float(number)
     if whole:
-        what = f"{name} must be a whole number of at least {least}"
-        raise InputError(what, value, f"Pass {least} or more, below 2⁶³.")
+        raise InputError(
+            f"{name} must be a whole number of at least {least}",
+            value,
+            f"Pass {least} or more, below 2⁶³.",
+        )
     raise InputError(f"{name} must be {_RANGES[least]}", value, "Pass another value.")
 
 
@@ -64,8 +67,11 @@ def check_known(kind: str, name: object, known: Iterable[str], remark: str = "")
         near = difflib.get_close_matches(str(name), known[:_MAX_COMPARED], n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-        remedy = f"{hint}Known: {', '.join(known[:_MAX_LISTED])}{more}{remark}."
-        raise InputError(f"unknown {kind}", repr(name), remedy)
+        raise InputError(
+            f"unknown {kind}",
+            repr(name),
+            f"{hint}Known: {', '.join(known[:_MAX_LISTED])}{more}{remark}.",
+        )
 
 
 def check_kind(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:
@@ -87,8 +93,12 @@ def check_sides(size: Any) -> tuple[int, int]:
         sides = tuple(size)
     except TypeError:
         sides = (size, size)
-    remedy = "Pass for instance size=28 or size=(28, 32)."
-    refuse_if(len(sides) != 2, "size must be one side or (height, width)", repr(size), remedy)
+    refuse_if(
+        len(sides) != 2,
+        "size must be one side or (height, width)",
+        repr(size),
+        "Pass for instance size=28 or size=(28, 32).",
+    )
     return check_count("size", sides[0]), check_count("size", sides[1])
 
 
@@ -106,8 +116,11 @@ def check_finite(
     bad = ~values.detach().isfinite()
     if bool(bad.any()):  # else the sum overflowed
         row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0]) if values.ndim else 0
-        got = f"{int(bad.sum())} NaN or infinite values, first in row {row}"
-        raise InputError(f"{name} must be finite", got, remedy)
+        raise InputError(
+            f"{name} must be finite",
+            f"{int(bad.sum())} NaN or infinite values, first in row {row}",
+            remedy,
+        )
 
 
 def missing_labels(who: str, missing: int, n: int) -> InputError:
@@ -124,8 +137,11 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     """Non-negative weights of ``n`` samples that sum to one; unchanged if they do already."""
     if weights.ndim != 1 or len(weights) != n:
         what = f"{name} must be one number for each of the {n} samples"
-        remedy = "Pass a vector of that length, or None for uniform weights."
-        raise InputError(what, f"shape {tuple(weights.shape)}", remedy)
+        raise InputError(
+            what,
+            f"shape {tuple(weights.shape)}",
+            "Pass a vector of that length, or None for uniform weights.",
+        )
     parts = (weights.min(), weights.max(), weights.sum()) if n else weights.new_zeros(3)
     least, top, total = (part.item() for part in parts)
     if not math.isfinite(total):
@@ -133,8 +149,11 @@ def check_weights(name: str, weights: Tensor, n: int) -> Tensor:
     if least < 0:
         raise InputError(f"{name} must not be negative", f"{least:g}", "Clip or drop these.")
     if not top > 0:
-        remedy = "Give at least one sample a positive weight."
-        raise InputError(f"{name} must not all be zero", f"{n} zeros", remedy)
+        raise InputError(
+            f"{name} must not all be zero",
+            f"{n} zeros",
+            "Give at least one sample a positive weight.",
+        )
     is_double = weights.dtype.itemsize == 8 and weights.is_floating_point()
     if is_double and abs(total - 1) <= 8 * sys.float_info.epsilon:
         return weights.clone()  # the same bits after a dataset was saved and read

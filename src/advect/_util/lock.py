@@ -35,8 +35,11 @@ class Hold:
             writer = "another process"
             with suppress(OSError):
                 writer = self._file.read_text(errors="replace").strip()[:200] or writer
-            what, got = "another process is writing to this directory", f"{directory} ({writer})"
-            raise InputError(what, got, "Wait, or choose another.") from None
+            raise InputError(
+                "another process is writing to this directory",
+                f"{directory} ({writer})",
+                "Wait, or choose another.",
+            ) from None
         except OSError as error:
             if self._file.is_symlink() or isinstance(error, PermissionError):
                 raise

@@ -62,11 +62,11 @@ def as_bytes(limit: MemoryLimit, device: torch.device | str | None = None) -> in
     if isinstance(limit, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]?i?)b?\s*", limit.lower())
         if match is None or match[2] not in _UNITS:
-            what, remedy = (
+            raise InputError(
                 "memory_limit must be bytes or '2GiB'",
+                repr(limit),
                 "Units: kB, MB, GB, KiB, MiB, GiB.",
             )
-            raise InputError(what, repr(limit), remedy)
         limit = float(match[1]) * _UNITS[match[2]]
     return int(check_positive("memory_limit", limit))
 

@@ -27,10 +27,18 @@ def split(query: str, whole: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for part in query.split("&") if query else ():
         name, equals, text = part.partition("=")
-        what, remedy = "options must be key=value, separated by &", "Write ?key=value&…."
-        refuse_if(not equals or not name or not text, what, f"{part!r} in {whole!r}", remedy)
-        what = "an option must be given once"
-        refuse_if(name in options, what, f"{name!r} twice in {whole!r}", "Leave one of them out.")
+        refuse_if(
+            not equals or not name or not text,
+            "options must be key=value, separated by &",
+            f"{part!r} in {whole!r}",
+            "Write ?key=value&….",
+        )
+        refuse_if(
+            name in options,
+            "an option must be given once",
+            f"{name!r} twice in {whole!r}",
+            "Leave one of them out.",
+        )
         options[name] = text
     return options
 

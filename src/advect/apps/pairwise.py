@@ -185,8 +185,9 @@ def pairwise(
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            remedy = "Choose another directory."
-            raise InputError("the store must be a writable directory", error, remedy) from None
+            raise InputError(
+                "the store must be a writable directory", error, "Choose another directory."
+            ) from None
         contents = {name: digest(data) for name, data in sets.items()}
         common = digest(FORMAT, *settings)
         for a, b in pairs:

@@ -56,8 +56,9 @@ def as_clusterer(clusterer: Any) -> Any:
     try:
         return DBSCAN(**{"eps": 5.0, "min_samples": 4} | options)
     except TypeError as error:
-        remedy = "See the options of sklearn.cluster.DBSCAN."
-        raise InputError("unknown option of a clusterer", error, remedy) from None
+        raise InputError(
+            "unknown option of a clusterer", error, "See the options of sklearn.cluster.DBSCAN."
+        ) from None
 
 
 def number_option(clusterer: Any) -> str | None:

@@ -54,8 +54,12 @@ def called(function: Any, samples: Tensor, name: str = "embedding") -> Tensor:
     """Checked rows (n, p) of a torch module, or of a function that is called on all samples at once."""
     if isinstance(function, torch.nn.Module):
         function = partial(evaluate, function)
-    remedy = "Pass a function of samples, a torch module or an object with fit_transform."
-    check_methods(f"the {name} must be callable", function, ("__call__",), remedy)
+    check_methods(
+        f"the {name} must be callable",
+        function,
+        ("__call__",),
+        "Pass a function of samples, a torch module or an object with fit_transform.",
+    )
     n, shape = len(samples), tuple(samples.shape[1:])
     try:
         with torch.no_grad():
@@ -64,8 +68,9 @@ def called(function: Any, samples: Tensor, name: str = "embedding") -> Tensor:
         raise
     except Exception as error:  # user code may raise anything
         what, got = f"the {name} must take samples of shape {shape}", type(error).__name__
-        remedy = "Wrap it in a function that reshapes the samples."
-        raise InputError(what, f"{got}: {error}", remedy) from error
+        raise InputError(
+            what, f"{got}: {error}", "Wrap it in a function that reshapes the samples."
+        ) from error
     refuse_if(
         rows.ndim == 0 or len(rows) != n or rows.numel() == 0 or rows.is_complex(),
         f"the {name} must return real numbers for each of the {n} samples",

@@ -183,10 +183,7 @@ def fill_labels(
 
 def one_hot(codes: np.ndarray, k: int) -> np.ndarray:
     """(n, k) with a 1 for each code, and rows of zeros for −1."""
-    rows = np.zeros((len(codes), k))
-    known = np.flatnonzero(codes >= 0)
-    rows[known, codes[known]] = 1.0
-    return rows
+    return np.eye(k + 1, k)[codes]  # whose last row is zero
 
 
 def spread(graph: Any, alpha: float, known: np.ndarray) -> np.ndarray:

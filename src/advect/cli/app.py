@@ -68,16 +68,13 @@ def _command(group: str, run: Callable[..., Any]) -> Command:
 
 
 _DATA = {"info": measure.info, "list": measure.list_names, "convert": measure.convert}
-_MAP = {"fit": use.fit, "apply": use.apply}
-_MORE = "--help-all also shows rarely used options and the parameters of methods."
-GROUPS = ("Data and distances", "Data quality", "Flows", "Maps and applications", "Runs", "More")
+GROUPS = ("Data and distances", "Data quality", "Flows", "Applications", "Runs", "More")
 COMMANDS = (
     Command("data", "Data and distances", "Describe, list and convert datasets.", _DATA),
     *(_command("Data and distances", run) for run in (measure.distance, measure.matrix)),
     *(_command("Data quality", run) for run in (ask.drift, ask.compare, ask.audit)),
     *(_command("Flows", run) for run in (ask.suggest, flow.flow, flow.resume)),
-    Command("map", "Maps and applications", "Fit a map on a flow, and apply it.", _MAP),
-    *(_command("Maps and applications", run) for run in (use.transfer, use.label, ask.adapt)),
+    *(_command("Applications", run) for run in (use.transfer, use.label, ask.adapt)),
     *(_command("Runs", run) for run in (look.show, look.report)),
 )
 

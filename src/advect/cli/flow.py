@@ -182,8 +182,12 @@ def read_inputs(config: rundir.RunConfig, running: Session) -> Inputs:
         "no second dataset",
         "Add one, or use -f norm.",
     )
-    what, remedy = "a feature space needs two datasets", "Add a target, or leave the space out."
-    refuse_if(not references and settings.space, what, "one", remedy)
+    refuse_if(
+        not references and settings.space,
+        "a feature space needs two datasets",
+        "one",
+        "Add a target, or leave the space out.",
+    )
     source = running.load(config.source)
     targets = {key: running.load(reference) for key, reference in references.items()}
     digests = {"source": digest(source)}

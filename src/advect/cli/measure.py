@@ -158,8 +158,12 @@ def matrix(
     Example:
         advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances
     """
-    what = "a matrix needs two or more datasets"
-    refuse_if(len(references) < 2, what, f"{len(references)} dataset", "Add references.")
+    refuse_if(
+        len(references) < 2,
+        "a matrix needs two or more datasets",
+        f"{len(references)} dataset",
+        "Add references.",
+    )
     with session(run) as running:
         directory = None if out is None else out.expanduser()
         if directory is not None:

@@ -66,18 +66,12 @@ Stop = Annotated[
         help="Stop early, with keys tol, below, seconds and patience, as in --stop.tol 1e-3.",
     ),
 ]
-Map = Annotated[
-    Table,
-    _OBJECT,
-    Parameter(help="Map for new samples: entropic, nearest, neural or flow-matching."),
-]
 TABLES = {  # the key that --option VALUE sets
     "--solver": "name",
     "--cost": "label",
     "--dynamics": "name",
     "--integrator": "name",
     "--control": "name",
-    "--map": "name",
     "--space": "",
     "--stop": "",
 }
@@ -99,10 +93,6 @@ Page = Annotated[
     Path | None, Parameter(group=OUTPUT, metavar="FILE.html", help="Also write an HTML page.")
 ]
 Report = Annotated[bool, Parameter(group=OUTPUT, help="Also write report.html.")]
-Units = Annotated[
-    Literal["source", "target", "common"],
-    Parameter(help="Units of the output; common is the feature space of the flow."),
-]
 
 
 @dataclass(frozen=True)

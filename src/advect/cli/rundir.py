@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from advect.flows.snapshots import Snapshot
 
 Kind = TypeVar("Kind")
-OBJECTS = [option.removeprefix("--") for option in TABLES if option != "--map"]
+OBJECTS = [option.removeprefix("--") for option in TABLES]
 _CHECKPOINTS = ("checkpoint-a.safetensors", "checkpoint-b.safetensors")
 _FILES = {
     "run": r"config\.toml|(env|space|result)\.json|(frames|metrics)\.jsonl|report\.html"
     r"|checkpoint-[ab]\.safetensors|frames(/[0-9]{6,18}\.safetensors)?",
-    "map": r"map\.safetensors|space\.json",
     "sets": r"result\.json|report\.html|(recommended|final|path)\.npz",
 }
 _MARKS = {"run": ("env.json", "digests"), "sets": ("result.json", "files")}  # file and key
@@ -104,8 +103,12 @@ class RunConfig:
         from pydantic import TypeAdapter
 
         ends = {name: values.pop(name, None) for name in ("source", "target")}
-        what, remedy = "the run was written by advect 0.2", "Run the flow again, or use advect 0.2."
-        refuse_if("steps" in values, what, ends["source"], remedy)
+        refuse_if(
+            "steps" in values,
+            "the run was written by advect 0.2",
+            ends["source"],
+            "Run the flow again, or use advect 0.2.",
+        )
         for name in values.keys() & OBJECTS:
             values[name] = {key: as_text(value) for key, value in dict(values[name]).items()}
         if unknown := values.keys() - FlowSettings.__dataclass_fields__.keys():
@@ -201,9 +204,12 @@ def check_free(directory: Path, overwrite: bool, kind: str = "run", remedy: str 
             refuse_if(_is_foreign(path, directory, kind), what, path, remedy_foreign)
             paths.append(path)
     refuse_if(paths and not _is_ours(directory, kind), what, paths and paths[0], remedy_foreign)
-    if paths and not overwrite:
-        remedy += "Pass --overwrite to replace them."
-        raise InputError("the directory has results already", directory, remedy)
+    refuse_if(
+        paths and not overwrite,
+        "the directory has results already",
+        directory,
+        f"{remedy}Pass --overwrite to replace them.",
+    )
     refuse_if(
         paths and Path.cwd().resolve().is_relative_to(directory.resolve()),
         "the current directory cannot be replaced",
@@ -221,10 +227,6 @@ def _is_foreign(path: Path, directory: Path, kind: str) -> bool:
 
 def _is_ours(directory: Path, kind: str) -> bool:
     """Whether the content of a directory, not only its names, shows that advect wrote it."""
-    from advect.data.store import is_ours
-
-    if kind == "map":
-        return is_ours(directory / "map.safetensors")
     name, key = _MARKS[kind]
     try:
         return key in read_json(directory / name)

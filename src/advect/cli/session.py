@@ -253,8 +253,9 @@ def device(name: str) -> Any:
         place = torch.device(name)
         torch.zeros(1, device=place).item()  # fails for meta
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        got = f"{name} ({str(error).splitlines()[0]})"
-        raise InputError("no such device", got, "Use cpu, for instance.") from None
+        raise InputError(
+            "no such device", f"{name} ({str(error).splitlines()[0]})", "Use cpu, for instance."
+        ) from None
     return place
 
 

@@ -89,5 +89,8 @@ def _check_dimension(energy: ad.Functional, name: str, source: ad.LabeledDataset
     try:
         energy(source.subset(range(min(2, len(source)))))
     except (RuntimeError, IndexError) as error:
-        what = f"{name} does not fit samples of {source.dim} features"
-        raise InputError(what, str(error).splitlines()[0], "Check its options.") from None
+        raise InputError(
+            f"{name} does not fit samples of {source.dim} features",
+            str(error).splitlines()[0],
+            "Check its options.",
+        ) from None

@@ -1,6 +1,4 @@
-"""Maps and applications: ``advect map``, ``transfer`` and ``label``.
-
-A map is a directory: map.safetensors, and space.json with its feature space (empty if there is none)."""
+"""Applications: ``advect transfer`` and ``label``."""
 
 from __future__ import annotations
 
@@ -11,105 +9,11 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 import advect as ad
-import advect.registry as registry
 from advect._util import defaults
 from advect._util.atomic import atomic_directory, write_atomically
-from advect._util.checks import refuse_if
-from advect.cli.options import (
-    ASK,
-    OUTPUT,
-    PAIR,
-    Ask,
-    Embedding,
-    Flag,
-    Map,
-    Out,
-    Pair,
-    Report,
-    Units,
-)
-from advect.cli.rundir import check_free, open_run, read_json
-from advect.cli.session import DATA_FILES, Facts, session, write_json
-
-
-def fit(
-    source: Path,
-    *,
-    out: Out,
-    map: Annotated[Map, Parameter(name="--map")] = None,
-    run: Pair = PAIR,
-) -> None:
-    """Fit a map on the first and last frames of a run.
-
-    Args:
-        source: The directory of a run.
-
-    Example:
-        advect map fit run -o to-mnist --map nearest --map.k 5
-    """
-    from advect.io.run_frames import check_space
-    from advect.io.trajectory import Trajectory
-
-    with session(run) as running:
-        place, directory = out.expanduser(), open_run(source)
-        check_free(place, run.overwrite, "map")
-        check_space(directory, "Or run the flow again.")
-        frames = Trajectory.open(directory)
-        steps, remedy = frames.indices, "Resume the flow."
-        what = "a map needs the first frame and a later one"
-        refuse_if(len(frames) < 2 or steps[0] != 0, what, f"steps {steps}", remedy)
-        carrier = registry.make("map", {"name": "entropic", **(map or {})}, seed=0)
-        if "progress" in vars(carrier):
-            carrier.progress = running.progress
-        first = frames[0].dataset
-        carrier.fit(first, frames[-1].dataset)
-        with atomic_directory(place, overwrite=run.overwrite) as folder:
-            carrier.save(folder / "map.safetensors")
-            write_json(folder / "space.json", read_json(directory / "space.json"))
-            check_free(place, run.overwrite, "map")
-        facts = {"map": carrier.kind, "run": directory, "pairs": len(first), "n_steps": steps[-1]}
-        running.finish(Facts(facts), out=place)
-
-
-def apply(
-    fitted: Path, dataset: str, *, out: Out, units: Units = "source", run: Pair = PAIR
-) -> None:
-    """Move new samples with a map.
-
-    Args:
-        fitted: The directory that advect map fit wrote.
-        dataset: Samples like those of the source.
-
-    Example:
-        advect map apply to-mnist 'digits?split=all' -o moved.npz
-    """
-    from advect.io.run_frames import in_units
-
-    with session(run) as running:
-        carrier, common = _open(fitted.expanduser())
-        raw = running.load(dataset)
-        data = raw if common is None else common.apply(raw)
-        moved = carrier.transform(data)
-        distance = float((moved.x - data.x).double().square().sum(dim=1).mean().sqrt())
-        where = "a map without a feature space" if common is None else "the map"
-        path = in_units(moved, common, units, where).save(out, overwrite=run.overwrite)
-        facts = {"map": fitted, "dataset": dataset, "n": len(moved), "mean_displacement": distance}
-        running.finish(Facts(facts), out=path)
-
-
-def _open(path: Path) -> tuple[ad.maps.Map, ad.FeatureSpace | None]:
-    """A map and its feature space."""
-    from advect._util.atomic import recover
-    from advect.io.run_frames import space_from
-
-    recover(path)
-    refuse_if(not path.is_dir(), "no such map", path, "Pass the directory of advect map fit.")
-    space = path / "space.json"
-    what = "the map has no space.json, which has the units of its samples"
-    refuse_if(not space.exists(), what, path, "Fit it again.")
-    facts = read_json(space)
-    common = space_from(facts, space) if facts else None
-    return ad.maps.load(path / "map.safetensors"), common
+from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Embedding, Flag, Out, Pair, Report
+from advect.cli.rundir import check_free
+from advect.cli.session import DATA_FILES, session, write_json
 
 
 def transfer(

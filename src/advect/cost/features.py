@@ -174,8 +174,12 @@ class Embedding(FeatureCost):
     one_space = False  # samples may have any shapes if their images have one shape
 
     def __post_init__(self) -> None:
-        remedy = "Pass a function or a torch module."
-        check_methods("an embedding must be callable", self.map, ("__call__",), remedy)
+        check_methods(
+            "an embedding must be callable",
+            self.map,
+            ("__call__",),
+            "Pass a function or a torch module.",
+        )
 
     def embed(self, data: LabeledDataset) -> Tensor:
         """φ of the samples in their own shape, flattened to (n, e)."""
@@ -202,8 +206,12 @@ def as_feature_cost(feature: object) -> FeatureCost:
     """A feature cost, or an object with ``embed`` as a feature cost."""
     if isinstance(feature, FeatureCost):
         return feature
-    remedy = "Pass ad.Embedding(map), or an object with embed(data)."
-    check_methods("feature must be a feature cost", feature, ("embed",), remedy)
+    check_methods(
+        "feature must be a feature cost",
+        feature,
+        ("embed",),
+        "Pass ad.Embedding(map), or an object with embed(data).",
+    )
     return _OwnEmbedding(cast(Embeds, feature))
 
 

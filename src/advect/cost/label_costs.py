@@ -152,6 +152,10 @@ def as_label_cost(label: object) -> LabelCost:
     """A label cost, or a function of two datasets as one."""
     if isinstance(label, LabelCost):
         return label
-    remedy = "Pass ad.Bures(), ad.NoLabels() or a function."
-    check_methods("label must be a label cost", label, ("__call__",), remedy)
+    check_methods(
+        "label must be a label cost",
+        label,
+        ("__call__",),
+        "Pass ad.Bures(), ad.NoLabels() or a function.",
+    )
     return _OwnLabels(cast(Callable[[LabeledDataset, LabeledDataset], Tensor], label))

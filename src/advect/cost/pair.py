@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect._util.memory import readable
 from advect.cost.features import FeatureCost, PointPair, largest_length
 from advect.cost.labels import (
@@ -24,7 +25,6 @@ from advect.cost.labels import (
 )
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, with_class_laws, with_shared_laws
-from advect.errors import InputError
 from advect.ot.cost import BlockedCost
 from advect.ot.plan import DensePlan, Plan
 
@@ -170,13 +170,12 @@ class PairCost:
         x, y = self.features.x, self.features.y
         copies = extra + (x.numel() + y.numel()) * dtype.itemsize
         least = copies + BlockedCost.least(len(y), dtype)
-        if limit < least:
-            raise InputError(
-                "memory_limit must leave room for the features and some rows of costs, "
-                f"{readable(least)}",
-                readable(limit),
-                "Raise it, take fewer samples, or fewer dimensions with ad.harmonize(…, project=k).",
-            )
+        refuse_if(
+            limit < least,
+            f"memory_limit must leave room for the features and some rows of costs, {readable(least)}",
+            readable(limit),
+            "Raise it, take fewer samples, or fewer dimensions with ad.harmonize(…, project=k).",
+        )
         if self.has_labels:
             copies += self.check_table(limit - least)
         labels = self.labels  # with its graph
@@ -187,15 +186,13 @@ class PairCost:
         """Bytes of the table of label distances and a copy; an error if there is no room."""
         sizes = [n_laws(side) for side in self.sides]
         table = 2 * sizes[0] * sizes[1] * 8  # distances of laws are computed in float64
-        if table > room:
-            raise InputError(
-                f"the distances between {sizes[0]} and {sizes[1]} label laws need "
-                f"{readable(table)}",
-                f"{readable(int(max(0, room)))} of memory_limit in addition to the features",
-                "Join the laws of single samples by class (data.replace(law=data.class_laws(), law_index=None); "
-                "JointFixedLabels in a flow), raise "
-                "memory_limit, or take fewer samples.",
-            )
+        refuse_if(
+            table > room,
+            f"the distances between {sizes[0]} and {sizes[1]} label laws need {readable(table)}",
+            f"{readable(max(0, room))} of memory_limit in addition to the features",
+            "Join the laws of single samples by class (data.replace(law=data.class_laws(), law_index=None); "
+            "JointFixedLabels in a flow), raise memory_limit, or take fewer samples.",
+        )
         return table
 
     def contract(self, plan: Tensor | Plan) -> Tensor:

@@ -114,8 +114,11 @@ class WithTargetValues(FeatureCost):
 
     def embed(self, data: LabeledDataset) -> Tensor:
         if self.scale is None or self.centre is None:
-            remedy = "Take cost.fitted(source, target), or ad.otdd, which does it."
-            raise InputError("a cost of targets must be fitted first", self, remedy)
+            raise InputError(
+                "a cost of targets must be fitted first",
+                self,
+                "Take cost.fitted(source, target), or ad.otdd, which does it.",
+            )
         targets = require_targets(data, "TargetValues")
         _check_widths([self.centre[None], targets])
         x = self.feature.points(data)

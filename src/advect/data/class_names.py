@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from advect.errors import InputError
+from advect._util.checks import refuse_if
 
 
 def pack_name(name: Any, *, strict: bool = True) -> Any:
@@ -14,9 +14,12 @@ def pack_name(name: Any, *, strict: bool = True) -> Any:
         return {"tuple": [pack_name(part, strict=strict) for part in name]}
     if name is None or isinstance(name, (str, int, float)):
         return name
-    if strict:
-        what = "class names must be text, numbers or tuples of these to be written"
-        raise InputError(what, repr(name), "Rename the classes before saving.")
+    refuse_if(
+        strict,
+        "class names must be text, numbers or tuples of these to be written",
+        repr(name),
+        "Rename the classes before saving.",
+    )
     return str(name)
 
 

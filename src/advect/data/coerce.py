@@ -59,8 +59,9 @@ def as_features(x: Any) -> Tensor:
         values = values[:, None]
     if values.dtype not in (torch.float32, torch.float64):
         values = _floats(values)
-    remedy = "Remove or impute these rows, or read the file with missing='median'."
-    check_finite("features", values, remedy)
+    check_finite(
+        "features", values, "Remove or impute these rows, or read the file with missing='median'."
+    )
     return values
 
 
@@ -150,21 +151,24 @@ def _positions(
     misplaced = [
         label for label in unknown if type(label) not in (int, bool) or not 0 <= label < len(names)
     ]
-    if misplaced or len(unknown) < len(present):  # all labels are names, or all are positions
-        raise InputError(
-            "labels must be among classes, or be positions in it",
-            f"{(misplaced or unknown)[0]!r} with classes {names}",
-            "Add the class, or leave classes out to take it from the labels.",
-        )
+    refuse_if(
+        misplaced or len(unknown) < len(present),  # all labels are names, or all are positions
+        "labels must be among classes, or be positions in it",
+        f"{(misplaced or unknown)[0]!r} with classes {names}",
+        "Add the class, or leave classes out to take it from the labels.",
+    )
     return [-1 if label is None else label for label in labels]
 
 
 def as_class_names(classes: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Different names, none of them missing."""
     names = tuple(_labels(classes))
-    if None in names or len(set(names)) < len(names):
-        remedy = "Give each class a different name; leave missing labels out of classes."
-        raise InputError("class names must differ, and none may be missing", names, remedy)
+    refuse_if(
+        None in names or len(set(names)) < len(names),
+        "class names must differ, and none may be missing",
+        names,
+        "Give each class a different name; leave missing labels out of classes.",
+    )
     return names
 
 
@@ -199,9 +203,12 @@ def _entries(y: Any) -> list[Any]:
         y = (y.double() if y.is_floating_point() else y).numpy()  # numpy has no bfloat16
     elif hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    if isinstance(y, str) or not hasattr(y, "__iter__"):
-        remedy = "Pass a list with one label for each sample."
-        raise InputError("labels must be a sequence", type(y).__name__, remedy)
+    refuse_if(
+        isinstance(y, str) or not hasattr(y, "__iter__"),
+        "labels must be a sequence",
+        type(y).__name__,
+        "Pass a list with one label for each sample.",
+    )
     if not isinstance(y, np.ndarray):
         return list(y)
     refuse_if(
@@ -280,9 +287,12 @@ def as_targets(targets: Any, n: int, device: torch.device) -> Tensor | None:
     values = values.clone() if values is targets and not values.requires_grad else values
     values = values.to(device=device, dtype=torch.float64)
     values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or len(values) != n or values.shape[1] == 0:
-        what = f"targets must be one number or vector for each of the {n} samples"
-        raise InputError(what, f"shape {tuple(values.shape)}", remedy)
+    refuse_if(
+        values.ndim != 2 or len(values) != n or values.shape[1] == 0,
+        f"targets must be one number or vector for each of the {n} samples",
+        f"shape {tuple(values.shape)}",
+        remedy,
+    )
     check_finite("targets", values, "Remove samples whose target is missing.")
     return values
 
@@ -291,14 +301,16 @@ def as_probabilities(probabilities: Any, like: Tensor, k: int | None = None) -> 
     """(n, k) in float64, with rows that sum to one to the last digits."""
     n, remedy = len(like), "Pass for each sample one number from 0 to 1 for each class."
     raw = _numbers("probabilities", probabilities, remedy, bools=False)
-    if raw.ndim != 2 or len(raw) != n or 0 in raw.shape or raw.shape[1] != (k or raw.shape[1]):
-        what = f"probabilities must have the shape ({n}, {'k' if k is None else k})"
-        raise InputError(what, f"shape {tuple(raw.shape)}", remedy)
+    refuse_if(
+        raw.ndim != 2 or len(raw) != n or 0 in raw.shape or raw.shape[1] != (k or raw.shape[1]),
+        f"probabilities must have the shape ({n}, {'k' if k is None else k})",
+        f"shape {tuple(raw.shape)}",
+        remedy,
+    )
     values = raw.detach().to(device=like.device, dtype=torch.float64)
     check_finite("probabilities", values, remedy)
-    if float(values.min()) < 0:
-        where = f"{float(values.min()):.3g} in row {int(values.argmin()) // values.shape[1]}"
-        raise InputError("probabilities must not be negative", where, remedy)
+    low, at = float(values.min()), int(values.argmin()) // values.shape[1]
+    refuse_if(low < 0, "probabilities must not be negative", f"{low:.3g} in row {at}", remedy)
     sums = values.sum(dim=1, keepdim=True)
     worst = int((sums - 1).abs().argmax())
     refuse_if(
@@ -345,8 +357,11 @@ def as_law(law: Any, index: Any, codes: Tensor, n_classes: int, dim: int) -> dic
     if law is None and index is None:
         return {"law": None, "law_index": None}
     if not isinstance(law, Gaussians):
-        remedy = "Pass advect.Gaussians, or None for both to estimate the laws."
-        raise InputError("law must be Gaussians", type(law).__name__, remedy)
+        raise InputError(
+            "law must be Gaussians",
+            type(law).__name__,
+            "Pass advect.Gaussians, or None for both to estimate the laws.",
+        )
     refuse_if(
         law.dim != dim,
         "laws and features must have one dimension",

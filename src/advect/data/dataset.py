@@ -308,9 +308,8 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
     x = changes.get("x", data.x)
     n, dim = x.shape
     shape = tuple(changes.get("sample_shape", data.sample_shape))
-    if dim != math.prod(shape):
-        what = f"sample_shape {shape} needs {math.prod(shape)} features"
-        raise InputError(what, dim, "Change both.")
+    size = math.prod(shape)
+    refuse_if(size != dim, f"sample_shape {shape} needs {size} features", dim, "Change both.")
     if changes.get("probabilities") is not None:
         names = changes.get("classes", data.classes)
         soft = as_probabilities(changes["probabilities"], x, len(names) or None)

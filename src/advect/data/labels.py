@@ -20,7 +20,6 @@ from advect.errors import InputError
 __all__ = [
     "diagonal_laws",
     "estimated_laws",
-    "label_confidence",
     "label_samples",
     "law_features",
     "law_rows",
@@ -61,13 +60,6 @@ def memberships(data: LabeledDataset) -> Tensor:
         return data.probabilities
     require_labels(data, "class membership")
     return one_hot(data.y, len(data.classes)).to(data.weights)
-
-
-def label_confidence(data: LabeledDataset) -> Tensor:
-    """The probability of each sample's label, (n,): 1 for a hard label, 0 for a missing one."""
-    if data.probabilities is None:
-        return data.labeled.to(data.weights)
-    return data.probabilities.gather(1, data.y[:, None])[:, 0]
 
 
 def label_samples(data: LabeledDataset) -> tuple[Tensor, Tensor, Tensor]:

@@ -114,8 +114,12 @@ class Subsets:
         index = rows_at(index, len(self.y), self.y.device)
         fields = {name: getattr(self, name) for name in BY_ROW}
         rows = {name: value[index] for name, value in fields.items() if value is not None}
-        remedy = "Check the index or mask."
-        refuse_if(not len(rows["y"]), "a subset must keep at least one sample", "0 samples", remedy)
+        refuse_if(
+            not len(rows["y"]),
+            "a subset must keep at least one sample",
+            "0 samples",
+            "Check the index or mask.",
+        )
         weights = check_weights("the weights", rows["weights"], len(rows["y"]))
         return self._replace(**fields | rows | {"weights": weights})
 

@@ -272,12 +272,12 @@ class JointVariableLabels(_Joint):
         return self.laws or ("bures" if dim <= 8 else "diagonal")
 
     def start(self, data: LabeledDataset) -> LabeledDataset:
-        if data.has_soft_labels:
-            raise InputError(
-                "jd-vl moves one label law for each particle",
-                "soft labels, with laws of classes",
-                "Use JointFixedLabels or FeatureDriven, or the likeliest labels: data.hard().",
-            )
+        refuse_if(
+            data.has_soft_labels,
+            "jd-vl moves one label law for each particle",
+            "soft labels, with laws of classes",
+            "Use JointFixedLabels or FeatureDriven, or the likeliest labels: data.hard().",
+        )
         require_classes(data, "a flow of label laws")
         # One law for each particle instead of one for each class (algorithm 3).
         laws = self.motion(data).start(_first_laws(data)).take(law_rows(data))
@@ -323,8 +323,12 @@ def bounded(x: Tensor, bounds: Bounds) -> Tensor:
         return x
     for end in bounds:
         n = len(end) if isinstance(end, tuple) else x.shape[1]
-        what = f"bounds for each column must be {x.shape[1]} numbers"
-        refuse_if(n != x.shape[1], what, n, "Pass a number for all columns, or one for each.")
+        refuse_if(
+            n != x.shape[1],
+            f"bounds for each column must be {x.shape[1]} numbers",
+            n,
+            "Pass a number for all columns, or one for each.",
+        )
     low, high = (torch.tensor(end, dtype=x.dtype, device=x.device) for end in bounds)
     return x.clamp(low, high)
 
@@ -342,8 +346,11 @@ def as_bounds(bounds: Any) -> Bounds:
         if (ends[0] < ends[1]).all():
             low, high = (tuple(end.ravel().tolist()) if end.ndim else float(end) for end in ends)
             return low, high
-    what = "bounds must be (low, high) with low < high, each a number or one for each column"
-    raise InputError(what, bounds, "Images usually have (0.0, 1.0).")
+    raise InputError(
+        "bounds must be (low, high) with low < high, each a number or one for each column",
+        bounds,
+        "Images usually have (0.0, 1.0).",
+    )
 
 
 @dataclass(frozen=True)

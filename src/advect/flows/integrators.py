@@ -16,8 +16,7 @@ from typing import ClassVar
 import torch
 
 from advect._util import defaults
-from advect._util.checks import check_non_negative, check_positive
-from advect.errors import InputError
+from advect._util.checks import check_non_negative, check_positive, refuse_if
 from advect.flows.field import EvaluatedState, Field, first_order_decrease
 from advect.flows.law_motion import Tensors
 
@@ -124,8 +123,8 @@ class _Sized(Integrator):
 
 
 def _check_share(name: str, value: float) -> None:
-    if not 0 <= check_non_negative(name, value) < 1:
-        raise InputError(f"{name} must be at least 0 and below 1", value, "0.9 is usual.")
+    is_share = check_non_negative(name, value) < 1
+    refuse_if(not is_share, f"{name} must be at least 0 and below 1", value, "0.9 is usual.")
 
 
 @dataclass(frozen=True)

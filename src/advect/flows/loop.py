@@ -127,10 +127,18 @@ def flow(
     try:
         given = ", ".join(name for name, value in choices.items() if value is not None)
         refuse_if(given, "a functional has its own cost and solver", given, "Pass them to it.")
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        check_kind("source must be a LabeledDataset", source, LabeledDataset, remedy)
-        remedy = "Use a LabeledDataset, ad.OTDD(target), or wrap v as ad.Potential(v)."
-        check_kind("a flow needs a Functional", functional, Functional, remedy)
+        check_kind(
+            "source must be a LabeledDataset",
+            source,
+            LabeledDataset,
+            "Wrap arrays as ad.LabeledDataset(x, y).",
+        )
+        check_kind(
+            "a flow needs a Functional",
+            functional,
+            Functional,
+            "Use a LabeledDataset, ad.OTDD(target), or wrap v as ad.Potential(v).",
+        )
         total = (
             defaults.LOOK.n_steps if n_steps is None else check_count("n_steps", n_steps, least=0)
         )
@@ -178,12 +186,12 @@ def flow(
 def _load_start(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
     """The snapshot to continue from."""
     start = load_snapshot(path, source.x.device)
-    if start.index > n_steps:
-        raise InputError(
-            f"the checkpoint is at step {start.index}",
-            f"n_steps={n_steps}",
-            "n_steps includes the steps before the checkpoint.",
-        )
+    refuse_if(
+        start.index > n_steps,
+        f"the checkpoint is at step {start.index}",
+        f"n_steps={n_steps}",
+        "n_steps includes the steps before the checkpoint.",
+    )
     # A file holds some class names as text. The names of the source replace them.
     names = {stored_name(name): name for name in source.classes}
     classes = tuple(names.get(name, name) for name in start.dataset.classes)
@@ -213,11 +221,11 @@ def _follow(
         return "stalled", f"stopped at step {last.index}: {error}. {advice}", last
     except NonFiniteError as error:
         if last is None:
-            what, remedy = (
+            raise InputError(
                 "the functional is not finite on the source",
+                f"stopped at step 0: {error}",
                 "Check the data and the functional.",
-            )
-            raise InputError(what, f"stopped at step 0: {error}", remedy) from error
+            ) from error
         advice = "The previous state is kept. Try a smaller step_size."
         return "diverged", f"stopped at step {last.index + 1}: {error}. {advice}", last
 
@@ -330,12 +338,12 @@ class FlowResult(Result):
         """This result, or an error: Ctrl-C during the flow is raised again, divergence too."""
         if self.status == "interrupted":
             raise KeyboardInterrupt
-        if self.status == "diverged":
-            raise InputError(
-                "the flow did not stay finite",
-                self.message,
-                "Try a smaller step_size or a larger epsilon.",
-            )
+        refuse_if(
+            self.status == "diverged",
+            "the flow did not stay finite",
+            self.message,
+            "Try a smaller step_size or a larger epsilon.",
+        )
         return self
 
     @property

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
-from advect._util.checks import check_kind
+from advect._util.checks import check_kind, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics, FeatureDriven
@@ -111,12 +111,12 @@ class Backtracking:
 
     def begin(self, field: Field, integrator: Integrator) -> ControlState:
         for part in (integrator, field.functional):
-            if part.stochastic:
-                raise InputError(
-                    "noise cannot be controlled",
-                    type(part).__name__,
-                    "Leave control out, or pass ad.FixedSteps().",
-                )
+            refuse_if(
+                part.stochastic,
+                "noise cannot be controlled",
+                type(part).__name__,
+                "Leave control out, or pass ad.FixedSteps().",
+            )
         return {"scale": 1.0, "largest": 0.0, "time": 0.0}
 
     def advance(self, field: Field, integrator: Integrator, state: FlowState) -> FlowState:
@@ -263,8 +263,11 @@ def iterate(
         # Refuse a checkpoint that lacks what the functional starts with.
         if start is None or functional.begin(rho).keys() <= functional_state.keys():
             raise
-        what, got = "the checkpoint was taken with another functional", f"no {error} in its state"
-        raise InputError(what, got, "Resume with the same one.") from error
+        raise InputError(
+            "the checkpoint was taken with another functional",
+            f"no {error} in its state",
+            "Resume with the same one.",
+        ) from error
     state = FlowState(evaluated, integrator_state, control_state)
     while True:
         current = state.evaluated
@@ -286,10 +289,18 @@ def checked_parts(
 ) -> tuple[Dynamics, Integrator]:
     """The dynamics and the integrator, checked; defaults for None."""
     dynamics, integrator = dynamics or FeatureDriven(), integrator or Euler()
-    remedy = "Pass ad.FeatureDriven() or another dynamics, or an object of a subclass of one."
-    check_kind("dynamics must say what moves", dynamics, Dynamics, remedy)
-    remedy = "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator."
-    check_kind("an integrator must make steps", integrator, Integrator, remedy)
+    check_kind(
+        "dynamics must say what moves",
+        dynamics,
+        Dynamics,
+        "Pass ad.FeatureDriven() or another dynamics, or an object of a subclass of one.",
+    )
+    check_kind(
+        "an integrator must make steps",
+        integrator,
+        Integrator,
+        "Pass ad.Euler(0.1) or ad.Adam(0.01), or a subclass of ad.Integrator.",
+    )
     return dynamics, integrator
 
 
@@ -308,15 +319,15 @@ def _flow_generator(
 
 def _check_fits(start: Snapshot, dynamics: Dynamics, integrator: Integrator) -> None:
     """Refuse a checkpoint of another dynamics or integrator."""
-    mismatch = None
-    if (dynamics.start(start.dataset).law is None) != (start.dataset.law is None):
-        mismatch = "dynamics", dynamics
-    elif shapes(integrator.init(dynamics.parameters(start.dataset))) != shapes(start.integrator):
-        mismatch = "integrator", integrator
-    if mismatch is not None:
-        kind, part = mismatch
-        what = f"the checkpoint was taken with another {kind}"
-        raise InputError(what, type(part).__name__, "Resume with the same one.")
+    other_laws = (dynamics.start(start.dataset).law is None) != (start.dataset.law is None)
+    kind, part = ("dynamics", dynamics) if other_laws else ("integrator", integrator)
+    refuse_if(
+        other_laws
+        or shapes(integrator.init(dynamics.parameters(start.dataset))) != shapes(start.integrator),
+        f"the checkpoint was taken with another {kind}",
+        type(part).__name__,
+        "Resume with the same one.",
+    )
 
 
 class History:

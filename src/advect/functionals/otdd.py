@@ -81,8 +81,12 @@ class OTDD(Functional):
         self.stochastic, self.curved = solver.stochastic, not ground.feature_cost.linear
         self.transport = Transport(ground, solver, memory_limit)
         if group is not None:
-            what, remedy = "a sharded flow needs a Sinkhorn solver", "Pass ad.Sinkhorn(epsilon=…)."
-            check_kind(what, solver, Sinkhorn, remedy)
+            check_kind(
+                "a sharded flow needs a Sinkhorn solver",
+                solver,
+                Sinkhorn,
+                "Pass ad.Sinkhorn(epsilon=…).",
+            )
             self.transport = ShardedTransport(ground, solver, memory_limit, group)
 
     @property

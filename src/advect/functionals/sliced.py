@@ -164,11 +164,12 @@ class _Slices:
         reduce_noise: bool = False,
     ) -> Tensor:
         """½ · 3d · W₂² along each line, (p,) float64, minus a control variate if there is one."""
-        what, got = (
+        refuse_if(
+            a.dim != b.dim,
             "both datasets must live in one feature space",
             f"dimensions {a.dim} and {b.dim}",
+            "Use ad.harmonize first.",
         )
-        refuse_if(a.dim != b.dim, what, got, "Use ad.harmonize first.")
         for data in (a, b) if self.label_weight else ():
             check_label_laws(data, "a sliced distance with labels")
         n_parts = 3 if self.label_weight > 0 else 1  # numbers that describe a sample on a line

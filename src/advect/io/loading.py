@@ -192,8 +192,12 @@ def register_format(name: str, read: Callable[..., LabeledDataset]) -> None:
         [2.0, 4.0]
     """
     taken = (*files.formats(), "toy", "path", "name", "run")
-    what, remedy = "a format needs a free name of letters, digits, +, - and _", "Choose another."
-    refuse_if(name in taken or not _SCHEME.fullmatch(f"{name}:"), what, repr(name), remedy)
+    refuse_if(
+        name in taken or not _SCHEME.fullmatch(f"{name}:"),
+        "a format needs a free name of letters, digits, +, - and _",
+        repr(name),
+        "Choose another.",
+    )
     _READERS[name] = (f"{name} references", read, tuple(inspect.signature(read).parameters)[1:])
 
 

@@ -64,8 +64,12 @@ def open_named(name: str, split: str | None = None) -> Content | LabeledDataset:
         "Unset it.",
     )
     if file is None and _is_embedded(name):
-        what = f"the {name} inside {_PACKAGES[name]} has no splits"
-        refuse_if(split == "test", what, "split='test'", _remedy(name))
+        refuse_if(
+            split == "test",
+            f"the {name} inside {_PACKAGES[name]} has no splits",
+            "split='test'",
+            _remedy(name),
+        )
         return digits() if name == "digits" else mnist()
     if file is None:
         raise InputError(f"{name} must be provided as a file", "no file", _remedy(name))

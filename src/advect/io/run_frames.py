@@ -9,7 +9,6 @@ import json
 import os
 import re
 import warnings
-from pathlib import Path
 
 from advect._util.checks import check_known, refuse_if
 from advect.data.dataset import LabeledDataset
@@ -47,9 +46,19 @@ def open_frame(path: str, units: str | None = None) -> LabeledDataset:
     place, space = directory / "space.json", None
     if place.exists():
         with reading(place, "a saved feature space", ValueError):
-            space = space_from(json.loads(read_text(place)), place)
-    if units != "common":
-        check_space(directory, "Or read the features of the flow: ?units=common.")
+            facts = json.loads(read_text(place))
+        try:
+            space = FeatureSpace.from_dict(facts)
+        except InputError as error:
+            raise InputError(f"{place}: {error.what}", error.got, error.remedy) from None
+    elif units != "common":  # without its space, the units of a frame are unknown
+        config = directory / "config.toml"
+        refuse_if(
+            config.is_file() and b"target" in config.read_bytes(),
+            "the run had a feature space, and its space.json is missing",
+            directory,
+            "Restore it from a copy. Or read the features of the flow: ?units=common.",
+        )
     return in_units(frame, space, units or "source", directory)
 
 
@@ -90,24 +99,3 @@ def in_units(
 
 def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=4)
-
-
-def check_space(directory: Path, remedy: str) -> None:
-    """Refuse a run whose feature space is missing: the units of its frames are unknown."""
-    config = directory / "config.toml"
-    refuse_if(
-        not (directory / "space.json").exists()
-        and config.is_file()
-        and b"target" in config.read_bytes(),
-        "the run had a feature space, and its space.json is missing",
-        directory,
-        f"Restore it from a copy. {remedy}",
-    )
-
-
-def space_from(facts: object, path: Path) -> FeatureSpace:
-    """The feature space that was read from a file."""
-    try:
-        return FeatureSpace.from_dict(facts)
-    except InputError as error:
-        raise InputError(f"{path}: {error.what}", error.got, error.remedy) from None

@@ -72,7 +72,7 @@ def swiss_roll(
 
     Example:
         >>> import torch, advect as ad
-        >>> swiss_roll(100, generator=torch.Generator().manual_seed(0))
+        >>> ad.datasets.swiss_roll(100, generator=torch.Generator().manual_seed(0))
         LabeledDataset(n=100, sample_shape=(3,), classes=4, dtype=float32)
     """
     y, k = _labels(n, classes, generator)
@@ -128,8 +128,12 @@ def rings(
 
 
 def _labels(n: int, classes: int, generator: torch.Generator | None) -> tuple[Tensor, int]:
-    what, remedy = "generator must be a torch.Generator or None", "Use torch.Generator()."
-    check_kind(what, generator, (torch.Generator, type(None)), remedy)
+    check_kind(
+        "generator must be a torch.Generator or None",
+        generator,
+        (torch.Generator, type(None)),
+        "Use torch.Generator().",
+    )
     n, classes = check_count("n", n), check_count("classes", classes)
     refuse_if(n < classes, f"n must be at least the number of classes, {classes}", n, "Pass more.")
     check_room(f"a dataset of {n:.3g} samples", 128 * n, "Pass a smaller n.")

@@ -58,8 +58,12 @@ class Trajectory:
     def open(cls, directory: str | Path) -> Trajectory:
         """The frames of a run directory."""
         directory = Path(directory)
-        what, remedy = "no recorded frames", "Record a flow with Recorder(directory=…) first."
-        refuse_if(not (directory / "frames.jsonl").exists(), what, directory, remedy)
+        refuse_if(
+            not (directory / "frames.jsonl").exists(),
+            "no recorded frames",
+            directory,
+            "Record a flow with Recorder(directory=…) first.",
+        )
         return cls(directory)
 
     @classmethod

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util.checks import check_finite, refuse_if
 from advect._util.memory import readable
-from advect.errors import InputError
 from advect.ot.kernel import Kernel, RowKernel, check_extremes
 from advect.ot.plan import Index, Maybe
 
@@ -118,12 +117,12 @@ def as_cost(cost: Any) -> Cost:
     if isinstance(cost, Cost):  # its entries are checked when they are computed
         return cost
     matrix = torch.as_tensor(cost)
-    if matrix.ndim != 2 or matrix.numel() == 0:
-        raise InputError(
-            "a cost must be a matrix (n, m) with n, m > 0",
-            f"shape {tuple(matrix.shape)}",
-            "Pass one entry for each pair.",
-        )
+    refuse_if(
+        matrix.ndim != 2 or matrix.numel() == 0,
+        "a cost must be a matrix (n, m) with n, m > 0",
+        f"shape {tuple(matrix.shape)}",
+        "Pass one entry for each pair.",
+    )
     if matrix.dtype not in (torch.float32, torch.float64):
         matrix = matrix.to(torch.float32)
     matrix = matrix.detach()

@@ -3,7 +3,7 @@
 Potentials are float64. Between two absorptions the kernel K = exp((f ⊕ g − C)/ε) is fixed, and a step
 is a matrix-vector product on scalings u, v (Schmitzer 2019), far cheaper than a log-sum-exp over C. A
 scaling that leaves the safe range is absorbed into the potentials. After an underflow of K, a step in
-the log domain recovers. A cold start anneals ε from the size of the cost. Far from the solution the
+the log domain recovers. A cold start at a small ε anneals it from the size of the cost. Far from the solution the
 steps are Sinkhorn's; near it they are Newton's on the concave dual in g. Self-problems use one
 potential and f ← (f + T f)/2 (Feydy et al. 2019). The derivative of T has eigenvalues −λ with
 0 ≤ λ ≤ 1 where the kernel is positive semi-definite, so a step leaves (1 − λ)/2 of the error: nearly
@@ -25,6 +25,7 @@ from advect.ot.kernel import SMALL, Kernel
 
 _LOG_RANGE = {torch.float32: 30.0, torch.float64: 200.0}  # scalings beyond exp(±this) are absorbed
 _ANNEALING_RATIO, _ANNEALING_TOL, _ANNEALING_ITERATIONS = 0.1, 0.03, 60
+_NO_ANNEALING = 60  # epsilons of the largest cost up to which a cold start is at zero
 # iterations after which a solve with a large error anneals again, with this ratio
 _RETRIES = ((300, 0.7), (2000, 0.85))
 _NEAR = 0.2  # marginal error from which Newton steps take over
@@ -63,6 +64,8 @@ class Iteration:
 
     def solve(self, start: Potentials | None, tol: float, max_iter: int) -> bool:
         """Iterate to a marginal error below ``tol``, from given potentials or from a cold start."""
+        if start is None and self.kernel.extremes[1] <= _NO_ANNEALING * self.epsilon:
+            start = torch.zeros_like(self.marginals.a64), torch.zeros_like(self.marginals.b64)
         if start is None:
             self._anneal(max_iter)
         else:

@@ -294,8 +294,11 @@ def check_extremes(ends: Tensor) -> tuple[float, float]:
     """Least and largest of pairs (b, 2); an error if a cost is not finite. One transfer from the device."""
     least, most = torch.stack([ends[:, 0].min(), ends[:, 1].max()]).tolist()
     if not (math.isfinite(least) and math.isfinite(most)):
-        remedy = "Check the features and the cost function."
-        raise InputError("the cost must be finite", "NaN or infinite entries", remedy)
+        raise InputError(
+            "the cost must be finite",
+            "NaN or infinite entries",
+            "Check the features and the cost function.",
+        )
     return least, most
 
 

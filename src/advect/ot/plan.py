@@ -83,8 +83,12 @@ class Plan(ABC):
     def check_room(self) -> None:
         """Raise an error if the matrix does not fit into memory."""
         size = self.shape[0] * self.shape[1] * self.dtype.itemsize
-        remedy = "Use products with it (solution.coupling @ v), or class_coupling."
-        check_room("the plan", size, remedy, self.device)
+        check_room(
+            "the plan",
+            size,
+            "Use products with it (solution.coupling @ v), or class_coupling.",
+            self.device,
+        )
 
     def release(self) -> None:
         """Free matrices that can be computed again."""

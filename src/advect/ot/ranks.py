@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from advect._util.checks import check_positive
+from advect._util.checks import check_positive, refuse_if
 from advect.errors import AdvectError, InputError
 
 
@@ -170,14 +170,14 @@ class Group:
         marks = self.gather(
             torch.tensor([_fingerprint(tensors)], device=self.device), self.size
         ).tolist()
-        if len(set(marks)) > 1:
-            others = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
-            raise InputError(
-                f"{what} must be the same on every rank",
-                f"others on rank {', '.join(map(str, others))} than on rank 0",
-                "Give every rank the same files and seeds, and stochastic integrators a generator "
-                "of the same seed.",
-            )
+        others = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
+        refuse_if(
+            others,
+            f"{what} must be the same on every rank",
+            f"others on rank {', '.join(map(str, others))} than on rank 0",
+            "Give every rank the same files and seeds, and stochastic integrators a generator "
+            "of the same seed.",
+        )
 
     @contextmanager
     def _collective(self, payload: Tensor) -> Iterator[None]:

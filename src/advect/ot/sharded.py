@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.kernel import Kernel, check_extremes
@@ -42,12 +43,12 @@ class ShardedCost(Cost):
         return self._alone("a solver that looks at the whole matrix").dense()
 
     def _alone(self, what: str) -> Cost:
-        if self.group.size > 1:
-            raise InputError(
-                f"{what} need all rows on one rank",
-                f"rows on {self.group.size} ranks",
-                "Use ad.Sinkhorn() on samples that have weight, or one process.",
-            )
+        refuse_if(
+            self.group.size > 1,
+            f"{what} need all rows on one rank",
+            f"rows on {self.group.size} ranks",
+            "Use ad.Sinkhorn() on samples that have weight, or one process.",
+        )
         return self.own
 
     def mean(self, a: Tensor, b: Tensor) -> float:

@@ -353,8 +353,7 @@ def check_solver(solver: Any, name: str = "solver") -> Solver:
     if isinstance(solver, Solver):
         return solver
     remedy = "Pass ad.Sinkhorn(), ad.ExactOT(), or an object with solve and solve_self."
-    what = f"{name} must be a transport solver"
-    check_methods(what, solver, ("solve", "solve_self"), remedy)
+    check_methods(f"{name} must be a transport solver", solver, ("solve", "solve_self"), remedy)
     return _Adopted(solver)
 
 

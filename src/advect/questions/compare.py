@@ -218,8 +218,12 @@ def _sides(
         step = Scale.fit(sets["real"].x)
         sets = {name: data.replace(x=step.apply(data.x)) for name, data in sets.items()}
     n_weighted = int((sets["real"].weights > 0).sum())
-    what = "real must have at least two samples with weight"
-    refuse_if(n_weighted <= 1, what, n_weighted, "Add real samples.")
+    refuse_if(
+        n_weighted <= 1,
+        "real must have at least two samples with weight",
+        n_weighted,
+        "Add real samples.",
+    )
     names = dict.fromkeys(
         name
         for data in (sets["real"], sets["synthetic"])

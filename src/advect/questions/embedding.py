@@ -107,8 +107,12 @@ class Slices:
         (_, p), parts = self.theta.shape, 3 if self.label_weight else 1
         fits = self.psi.shape == (p, parts, parts) and self.n_levels <= _MOST_LEVELS
         fits = fits and self.theta.dtype == self.psi.dtype == torch.float64
-        got = f"shapes {self.theta.shape} and {self.psi.shape}, {self.n_levels} levels"
-        refuse_if(not fits, "directions and levels must fit", got, "Use fewer levels.")
+        refuse_if(
+            not fits,
+            "directions and levels must fit",
+            f"shapes {self.theta.shape} and {self.psi.shape}, {self.n_levels} levels",
+            "Use fewer levels.",
+        )
         check_finite("directions", self.theta)
         check_finite("directions", self.psi)
 

@@ -173,8 +173,12 @@ class Story:
 
     def __post_init__(self) -> None:
         others(self.target)
-        remedy = "Run the flow with callbacks=[ad.Recorder(every=…)], then report it."
-        refuse_if(not len(self.trajectory), "a report needs recorded frames", "none", remedy)
+        refuse_if(
+            not len(self.trajectory),
+            "a report needs recorded frames",
+            "none",
+            "Run the flow with callbacks=[ad.Recorder(every=…)], then report it.",
+        )
 
     @classmethod
     def of_result(cls, result: FlowResult) -> Story:

@@ -153,15 +153,22 @@ def _story_of(result: Any) -> Story:
     for kind, make in (makers | {Story: replace}).items():
         if isinstance(result, kind):
             return make(result)
-    what = "a report needs a FlowResult, a run directory or a trajectory"
-    raise InputError(what, type(result).__name__, "Pass what ad.flow returned.")
+    raise InputError(
+        "a report needs a FlowResult, a run directory or a trajectory",
+        type(result).__name__,
+        "Pass what ad.flow returned.",
+    )
 
 
 def _page_path(path: str | Path) -> Path:
     """The path of a page, which must end in ``.html`` and must not be a directory."""
     place = Path(path).expanduser()
-    remedy = f"Write to {place / 'report.html'}, for instance."
-    refuse_if(place.is_dir(), "a report is a file", f"the directory {place}", remedy)
+    refuse_if(
+        place.is_dir(),
+        "a report is a file",
+        f"the directory {place}",
+        f"Write to {place / 'report.html'}, for instance.",
+    )
     html = place.suffix.lower() in (".html", ".htm")
     refuse_if(not html, "a report is an HTML file", repr(place.name), "Use the suffix .html.")
     return place
@@ -184,8 +191,9 @@ def _write(path: Path, template: str, **values: Any) -> Path:
     try:
         write_atomically(path, text.encode(errors="replace"))  # file names may not be valid text
     except (FileExistsError, NotADirectoryError) as error:
-        what = "a parent directory of the report is a file"
-        raise InputError(what, error.filename, "Choose another path.") from None
+        raise InputError(
+            "a parent directory of the report is a file", error.filename, "Choose another path."
+        ) from None
     return path
 
 

@@ -107,8 +107,12 @@ class FeatureSpace:
     ) -> FeatureSpace:
         """Fit the space of ``harmonize``, which describes the options."""
         for data in (source, target):
-            remedy = "Wrap arrays as LabeledDataset(x, y)."
-            check_kind("harmonize needs datasets", data, LabeledDataset, remedy)
+            check_kind(
+                "harmonize needs datasets",
+                data,
+                LabeledDataset,
+                "Wrap arrays as LabeledDataset(x, y).",
+            )
             _refuse_laws(data)
         devices = source.x.device, target.x.device
         refuse_if(
@@ -285,8 +289,12 @@ def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
 
 def _refuse_laws(data: LabeledDataset) -> None:
     remedy = "Harmonize first, or drop them with .replace(law=None, law_index=None)."
-    what = "label laws belong to the space in which they were computed"
-    refuse_if(data.law is not None, what, "a dataset with laws", remedy)
+    refuse_if(
+        data.law is not None,
+        "label laws belong to the space in which they were computed",
+        "a dataset with laws",
+        remedy,
+    )
 
 
 def _digest(facts: Any) -> str:

@@ -51,8 +51,12 @@ def fit_steps(
     check_count("project", 1 if project is None else project)
     check_known("fit", fit, _FITS)
     steps, shape, names, shared = _layout_steps(sets, size, channels, columns, project, fit)
-    what = 'scale="target" needs the same features on both sides'
-    refuse_if(not shared and scale == "target", what, "others", 'Pass scale="each".')
+    refuse_if(
+        not shared and scale == "target",
+        'scale="target" needs the same features on both sides',
+        "others",
+        'Pass scale="each".',
+    )
     if scale in (None, "none") and project is None:
         return steps, shape, names, ""
     x = [applied(side, data.x.detach()) for side, data in zip(steps, sets, strict=True)]
@@ -138,12 +142,11 @@ def _layout_steps(
     shapes = f"sample shapes {source.sample_shape} and {target.sample_shape}"
     size = None if size is None else check_sides(size)
     named = source.columns is not None and target.columns is not None
-    remedy = "Name them with LabeledDataset(…, columns=…), or leave the option out."
     refuse_if(
         columns is not None and not named,
         "columns needs column names on both sides",
         shapes,
-        remedy,
+        "Name them with LabeledDataset(…, columns=…), or leave the option out.",
     )
     if images[0] is not None and images[1] is not None:
         gray = channels == "gray" or (channels is None and images[0][0] == images[1][0] == 1)
@@ -194,8 +197,12 @@ def _column_steps(
                 'Pass columns="common", or rename them with .replace(columns=…).',
             )
         wanted = (*second, *lacking[1])
-    remedy = "Rename them with .replace(columns=…), or pass project=k."
-    refuse_if(not wanted, "the datasets share no column", listed(first), remedy)
+    refuse_if(
+        not wanted,
+        "the datasets share no column",
+        listed(first),
+        "Rename them with .replace(columns=…), or pass project=k.",
+    )
     steps: Steps = ([], [])
     for side, data, given in zip(steps, sets, (first, second), strict=True):
         if given != wanted:

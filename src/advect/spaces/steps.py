@@ -97,8 +97,11 @@ class Scale(Step):
         top = centred.abs().amax(dim=0)
         unit = centred / top.where(top > 0, 1)  # squares neither overflow nor underflow
         offset, width = low + mean, top * (weights @ unit.square()).sqrt()
-        remedy = "The features are too large to scale: divide them by a constant first."
-        check_finite("offsets and widths of features", torch.stack([offset, width]), remedy)
+        check_finite(
+            "offsets and widths of features",
+            torch.stack([offset, width]),
+            "The features are too large to scale: divide them by a constant first.",
+        )
         return cls(offset.cpu(), width.where(width > 0, 1).cpu())
 
     def apply(self, x: Tensor) -> Tensor:
@@ -122,8 +125,12 @@ class Projection(Step):
     @classmethod
     def fit(cls, k: int, x: Tensor) -> Projection:
         n, d = x.shape
-        what = f"{n} samples of dimension {d} have at most {min(n - 1, d)} components"
-        refuse_if(k > min(n - 1, d), what, f"project={k}", "Lower project, or add samples.")
+        refuse_if(
+            k > min(n - 1, d),
+            f"{n} samples of dimension {d} have at most {min(n - 1, d)} components",
+            f"project={k}",
+            "Lower project, or add samples.",
+        )
         centre = x.double().mean(dim=0)
         return cls(centre.cpu(), principal_axes([x.double() - centre])[1][:k].cpu())
 

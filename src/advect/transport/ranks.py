@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from advect._util.checks import refuse_if
 from advect._util.memory import as_bytes
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.ranks import Group
 from advect.ot.sharded import ShardedCost
@@ -38,9 +38,13 @@ class ShardedTriple(Triple):
         self.group, self.whole = group, whole.between
         self.masses = tuple(weights > 0 for weights in whole.weights)
         a, b = (weights[weights > 0] for weights in whole.weights)
-        if min(len(a), len(b)) < group.size:
-            what = f"{group.size} ranks need at least as many samples with mass"
-            raise InputError(what, min(len(a), len(b)), "Use fewer ranks.")
+        fewest = min(len(a), len(b))
+        refuse_if(
+            fewest < group.size,
+            f"{group.size} ranks need at least as many samples with mass",
+            fewest,
+            "Use fewer ranks.",
+        )
         super().__init__(self._rows, (a, b), whole.dtype, whole.limit, whole.copies)
 
     def _rows(self, side: str) -> PairCost:

@@ -27,7 +27,6 @@ from torch import Tensor
 from advect._util.checks import check_number, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.ot.solver import Divergence
 
 Pairs = tuple[PairCost, PairCost, PairCost]
@@ -75,9 +74,13 @@ def energy_error(divergence: Divergence, pairs: Pairs) -> tuple[float, float]:
     and its degrees of freedom. Raises an error if the first order is not known.
     """
     sides = pairs[0].source, pairs[0].target
-    if reason := _missing_reason(sides, divergence):
-        what = "this distance has no standard error"
-        raise InputError(what, reason, "Compare distances of several draws: data.sample(n).")
+    reason = _missing_reason(sides, divergence)
+    refuse_if(
+        reason,
+        "this distance has no standard error",
+        reason,
+        "Compare distances of several draws: data.sample(n).",
+    )
     parts = zip(sides, divergence.contributions, _through_laws(divergence, pairs), strict=True)
     # ψ up to a constant: what a little more mass at a sample adds to the energy
     return _deviation(sides, [part.double() / data.weights + laws for data, part, laws in parts])

@@ -59,8 +59,11 @@ class State:
             if value is not None:
                 is_tensor = "Tensor" in str(one.type)
                 if value.numel() != 1 and not is_tensor:
-                    got = f"{one.name} of shape {tuple(value.shape)}"
-                    raise InputError("the state of a flow is damaged", got, "Start it again.")
+                    raise InputError(
+                        "the state of a flow is damaged",
+                        f"{one.name} of shape {tuple(value.shape)}",
+                        "Start it again.",
+                    )
                 values[one.name] = value if is_tensor else _CASTS.get(one.name, float)(value)
         return cls(fitted, **values)
 

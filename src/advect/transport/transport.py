@@ -322,8 +322,12 @@ def threads_for(x: Tensor, y: Tensor) -> Iterator[None]:
 def check_dataset(name: str, data: LabeledDataset) -> LabeledDataset:
     """A labeled dataset; an error for anything else."""
     if not isinstance(data, LabeledDataset):
-        remedy = "Wrap arrays as ad.LabeledDataset(x, y)."
-        check_kind(f"{name} must be a LabeledDataset", data, LabeledDataset, remedy)
+        check_kind(
+            f"{name} must be a LabeledDataset",
+            data,
+            LabeledDataset,
+            "Wrap arrays as ad.LabeledDataset(x, y).",
+        )
     return data
 
 

@@ -83,8 +83,12 @@ def _image_datasets(states: Sequence[State]) -> list[LabeledDataset]:
     """The datasets of the states, which must be images of the same samples."""
     data = [state.dataset for state in states]
     shape = data[0].sample_shape
-    what = "images have shape (H, W), (H, W, 3) or (3, H, W)"
-    refuse_if(not layout(shape), what, f"sample shape {shape}", "Draw points with viz.particles.")
+    refuse_if(
+        not layout(shape),
+        "images have shape (H, W), (H, W, 3) or (3, H, W)",
+        f"sample shape {shape}",
+        "Draw points with viz.particles.",
+    )
     sizes = sorted({(len(each), each.sample_shape) for each in data})
     refuse_if(
         len(sizes) != 1, "frames must have the same samples", sizes, "Take them from one flow."
@@ -190,8 +194,12 @@ def animation(
     """
     path, fps = Path(path), check_positive("fps", fps)
     kind = path.suffix.removeprefix(".").lower()
-    what = "an animation is a .gif or .webp file"
-    refuse_if(kind not in ("gif", "webp"), what, repr(path.name), "Change the suffix.")
+    refuse_if(
+        kind not in ("gif", "webp"),
+        "an animation is a .gif or .webp file",
+        repr(path.name),
+        "Change the suffix.",
+    )
     states = states_of(trajectory)
     are_images = layout(states[0].dataset.sample_shape) is not None
     figures = _image_frames(states) if are_images else _particle_frames(states, target)

@@ -91,8 +91,12 @@ def particles(
     grid = {name: states_of(row, columns, of_flow=6) for name, row in rows.items()}
     paths = {name: states_of(row) for name, row in rows.items()} if trails else {}
     widths = {len(states) for states in grid.values()}
-    what, remedy = "every row needs the same number of frames", "Pass columns=, for instance."
-    refuse_if(len(widths) != 1, what, sorted(widths), remedy)
+    refuse_if(
+        len(widths) != 1,
+        "every row needs the same number of frames",
+        sorted(widths),
+        "Pass columns=, for instance.",
+    )
     (width,) = widths
     check_titles(titles, width)
     groups = [*grid.values(), *paths.values()]
@@ -188,8 +192,12 @@ class Panel:
             self._points(axes, self.target, "edgecolors", faint)
             self._ellipses(axes, self.target, linewidth=1.0, linestyle=(0, (4, 2)))
         sizes = {tuple(state.dataset.x.shape) for state in trail}
-        remedy = "Take the frames from one flow."
-        refuse_if(len(sizes) > 1, "trails must follow the same samples", sizes, remedy)
+        refuse_if(
+            len(sizes) > 1,
+            "trails must follow the same samples",
+            sizes,
+            "Take the frames from one flow.",
+        )
         if len(trail) > 1:
             rows = some_rows(len(data), _MAX_TRAILS)
             lines = np.stack([as_array(state.dataset.x)[rows] for state in trail], axis=1)

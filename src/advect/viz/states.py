@@ -50,12 +50,20 @@ def states_of(
 
     By default all states of a list, and ``of_flow`` states of a flow."""
     frames = frames.trajectory if isinstance(frames, FlowResult) else frames
-    what = "frames must be a list, a trajectory or the result of a flow"
-    check_kind(what, frames, (list, tuple, Trajectory), "Put a single dataset in a list.")
+    check_kind(
+        "frames must be a list, a trajectory or the result of a flow",
+        frames,
+        (list, tuple, Trajectory),
+        "Put a single dataset in a list.",
+    )
     if columns is None and not isinstance(frames, list | tuple):
         columns = of_flow
-    remedy = "Record frames with ad.flow(…, callbacks=[ad.Recorder()])."
-    refuse_if(not len(frames), "there must be a frame to draw", "none", remedy)
+    refuse_if(
+        not len(frames),
+        "there must be a frame to draw",
+        "none",
+        "Record frames with ad.flow(…, callbacks=[ad.Recorder()]).",
+    )
     chosen = [frames[position] for position in spread(len(frames), columns)]
     return [
         State(each.dataset, each.index)
@@ -82,8 +90,12 @@ def curves_of(flow: FlowResult | Trajectory) -> tuple[Curve, dict[str, Curve], d
 
     A trajectory has the objective at its frames only."""
     if not isinstance(flow, FlowResult):
-        what = "curves are drawn of a FlowResult or a Trajectory"
-        check_kind(what, flow, Trajectory, "Pass what ad.flow returned.")
+        check_kind(
+            "curves are drawn of a FlowResult or a Trajectory",
+            flow,
+            Trajectory,
+            "Pass what ad.flow returned.",
+        )
         return [(frame.index, frame.value) for frame in flow], {}, {}
     first = flow.n_steps + 1 - len(flow.values)
     terms = flow.terms if len(flow.terms) > 1 else {}
@@ -133,8 +145,12 @@ def plane_view(
     Samples of one feature are spread on the vertical axis. Data without classes show their continuous
     target above a feature or the first principal component, other data two principal components."""
     dims = {data.dim for data in datasets}
-    remedy = "Bring the datasets to one feature space with ad.harmonize."
-    refuse_if(len(dims) != 1, "all frames and the target need one dimension", sorted(dims), remedy)
+    refuse_if(
+        len(dims) != 1,
+        "all frames and the target need one dimension",
+        sorted(dims),
+        "Bring the datasets to one feature space with ad.harmonize.",
+    )
     if feature is not None or not all(map(has_classes, datasets)):
         across, name = _first_coordinate(datasets, feature)
         up = lambda data: as_array(require_targets(data, "this figure")[:, :1])

@@ -58,8 +58,12 @@ def class_table(
             table, default = table.class_distances, "W₂ between classes"
         case ClassMatching():
             table, default = table.soft, "share of each class"
-    what = "a table must be a ClassTable, a Distance or a ClassMatching"
-    check_kind(what, table, ClassTable, "Use distance.class_distances, for instance.")
+    check_kind(
+        "a table must be a ClassTable, a Distance or a ClassMatching",
+        table,
+        ClassTable,
+        "Use distance.class_distances, for instance.",
+    )
     refuse_if(0 in table.shape, "a table needs rows and columns", table.shape, "Check the classes.")
     values, title = np.asarray(table, dtype=float), default if title is None else title
     figure = _heat_map(values, table.rows, table.columns, title)
@@ -138,8 +142,12 @@ def pairwise(found: Any) -> Figure:
         True
     """
     is_result = hasattr(found, "names") and hasattr(found, "values")
-    what, remedy = "a figure of distances needs names", "Pass what ad.pairwise returned."
-    refuse_if(not is_result, what, type(found).__name__, remedy)
+    refuse_if(
+        not is_result,
+        "a figure of distances needs names",
+        type(found).__name__,
+        "Pass what ad.pairwise returned.",
+    )
     known = np.where(np.isnan(found.values), np.nanmax(found.values), found.values)
     order = leaves_list(linkage(squareform(known), "average", optimal_ordering=True))
     names = [found.names[position] for position in order]

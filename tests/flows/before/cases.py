@@ -5,18 +5,12 @@
 from pathlib import Path
 
 import torch
+from flow_cases import labeled
 
 import advect as ad
 
 HERE = Path(__file__).parent
 FIRST = 3
-
-
-def labeled(sizes, dim, seed, shift=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    x = torch.randn(len(y), dim, generator=generator, dtype=torch.float64)
-    return ad.LabeledDataset(x + 1.5 * y[:, None] + shift, y.tolist())
 
 
 def cases():

@@ -40,8 +40,6 @@ class Covariance(ABC):
     kind: ClassVar[str]  # the name in files
     # whether all matrices are diagonal, so that W₂ is Euclidean in means and ``scales``
     is_diagonal: ClassVar[bool] = False
-    # whether ``compressed`` needs no decomposition of d × d matrices
-    has_factors: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -165,7 +163,6 @@ class Factored(Covariance):
 
     rows: Tensor
     sizes: tuple[int, ...]
-    has_factors = True
 
     def __post_init__(self) -> None:
         vars(self).update(sizes=tuple(self.sizes), count=len(self.sizes))
@@ -247,7 +244,6 @@ class Diagonal(Covariance):
 
     deviations: Tensor
     is_diagonal = True
-    has_factors = True
 
     def dense(self) -> Tensor:
         return torch.diag_embed(self.deviations.square())

@@ -117,40 +117,8 @@ class Gaussians:
 
 def estimate_gaussians(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Gaussians:
     """Mean and factored covariance of each class y ∈ {0, …, k−1} of a weighted sample (x, y), in
-    float64.
+    float64; differentiable in x.
     """
-    found = centred_classes(x, y, weights, n_classes)
-    # The rows of a factor are √(p / (1 − Σ p²)) (x − μ). Roots are taken first, since products of very
-    # unequal weights underflow.
-    scale = (
-        found.share.sqrt()
-        * torch.where(found.freedom > 0, found.freedom, math.inf).rsqrt()[found.y]
-    )
-    rows = found.points.mul_(scale[:, None])
-    return Gaussians(found.near + found.rest, Factored(rows, found.counts))
-
-
-@dataclass(frozen=True, eq=False)
-class CentredClasses:
-    """Samples in the order of their classes, each around the mean of its class, ``near + rest``.
-
-    Attributes:
-        y, share, points: class, weight within it, and centred features of each sample.
-        counts: samples of each class.  freedom: 1 − Σ share² of each class.
-        near, rest: (k, d), a sample of each class, and the mean of the class minus this sample.
-    """
-
-    y: Tensor
-    share: Tensor
-    points: Tensor
-    counts: tuple[int, ...]
-    freedom: Tensor
-    near: Tensor
-    rest: Tensor
-
-
-def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> CentredClasses:
-    """The samples of each class around their mean; differentiable in x."""
     labels, order = torch.sort(y, stable=True)
     sizes = tuple(torch.bincount(y, minlength=n_classes).tolist())
     share, freedom, heaviest = weigh(y, weights, n_classes)
@@ -161,20 +129,23 @@ def centred_classes(x: Tensor, y: Tensor, weights: Tensor, n_classes: int) -> Ce
     present = heaviest < len(y)  # a class without samples is at the origin
     near = share.new_zeros(n_classes, x.shape[1])
     near[present] = x.detach()[heaviest[present]].double()
+    rest = torch.zeros_like(near)  # the mean of the class minus this sample
     points = x.index_select(0, order).double()
     if points.requires_grad or points.numel() < _IN_PLACE:
         points = points.sub_(near.index_select(0, labels))
-        rest = torch.zeros_like(near).index_add(0, labels, share[:, None] * points)
+        rest = rest.index_add(0, labels, share[:, None] * points)
         points = points.sub_(rest.index_select(0, labels))
-        return CentredClasses(labels, share, points, sizes, freedom, near, rest)
-    # class by class, in place: fresh memory takes longer than the arithmetic
-    rest = torch.zeros_like(near)
-    parts = zip(points.split(sizes), share.split(sizes), near, rest, strict=True)
-    for block, weights, about, mean in parts:
-        block -= about
-        torch.mv(block.mT, weights, out=mean)
-        block -= mean
-    return CentredClasses(labels, share, points, sizes, freedom, near, rest)
+    else:
+        # class by class, in place: fresh memory takes longer than the arithmetic
+        parts = zip(points.split(sizes), share.split(sizes), near, rest, strict=True)
+        for block, masses, about, mean in parts:
+            block -= about
+            torch.mv(block.mT, masses, out=mean)
+            block -= mean
+    # The rows of a factor are √(p / (1 − Σ p²)) (x − μ). Roots are taken first, since products of very
+    # unequal weights underflow.
+    scale = share.sqrt() * torch.where(freedom > 0, freedom, math.inf).rsqrt()[labels]
+    return Gaussians(near + rest, Factored(points.mul_(scale[:, None]), sizes))
 
 
 def class_rows(probabilities: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:

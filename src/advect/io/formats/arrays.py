@@ -106,8 +106,11 @@ class _Archive:
             return [""]
         ends = ["_train", "_test"] if split == "all" else [f"_{split or 'train'}"]
         if missing := [end for end in ends if f"x{end}" not in self]:
-            what = f"no array 'x' or 'x{missing[0]}'"
-            raise InputError(what, content, "Rename the arrays, or ask for another split.")
+            raise InputError(
+                f"no array 'x' or 'x{missing[0]}'",
+                content,
+                "Rename the arrays, or ask for another split.",
+            )
         refuse_if(
             len({f"y{end}" in self for end in ends}) > 1,
             "both splits need labels, or none",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,27 +87,21 @@ class Content:
     def __len__(self) -> int:
         return self.x.shape[0]
 
-    def batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Features of the rows at these positions, a block at a time; bytes of images
-        are scaled to 0 … 1."""
-        step = max(1, CHUNK // (math.prod(self.shape) * self.x.dtype.itemsize))
-        for first in range(0, len(rows), step):
-            with reading(self.path, "a file", Exception):
-                block = self.x[rows[first : first + step]].astype(self.dtype)
-            if are_images(self.x.dtype, self.shape):
-                block /= 255
-            yield block
-
     def read(self, rows: np.ndarray | None = None, advance: Advance = lambda k: None) -> np.ndarray:
-        """Features of the rows at these positions, (k, …); None for all."""
-        width = math.prod(self.shape) * self.dtype.itemsize
-        check_size(self.path, (len(self) if rows is None else len(rows)) * (width + 8))
-        rows = np.arange(len(self)) if rows is None else rows
-        x, done = np.empty((len(rows), *self.shape), self.dtype), 0
-        for block in self.batches(rows):
-            x[done : done + len(block)] = block
-            done += len(block)
-            advance(len(block))
+        """Features of the rows at these positions, (k, …), read in blocks; None for all. Bytes of
+        images are scaled to 0 … 1."""
+        width, count = math.prod(self.shape), len(self) if rows is None else len(rows)
+        check_size(self.path, count * (width * self.dtype.itemsize + 8))
+        rows = np.arange(count) if rows is None else rows
+        x = np.empty((count, *self.shape), self.dtype)
+        step = max(1, CHUNK // (width * self.x.dtype.itemsize))
+        for first in range(0, count, step):
+            some = rows[first : first + step]
+            with reading(self.path, "a file", Exception):
+                x[first : first + step] = self.x[some].astype(self.dtype)
+            if are_images(self.x.dtype, self.shape):
+                x[first : first + step] /= 255
+            advance(len(some))
         return x
 
     @property

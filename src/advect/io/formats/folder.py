@@ -90,8 +90,9 @@ def _decode(path: Path, size: tuple[int, ...], channels: str | None, fit: str) -
                     raise Image.DecompressionBombError(f"{file.size[0]} × {file.size[1]}")
                 image = convert(ImageOps.exif_transpose(file), channels, path)
         except Image.DecompressionBombError as error:
-            got = f"{path} ({error})"
-            raise InputError("an image is too large to be safe", got, "Shrink it.") from None
+            raise InputError(
+                "an image is too large to be safe", f"{path} ({error})", "Shrink it."
+            ) from None
         if size:
             resize = {"pad": ImageOps.pad, "crop": ImageOps.fit, "stretch": Image.Image.resize}[fit]
             image = resize(image, size[::-1], Image.Resampling.BILINEAR)
@@ -121,8 +122,12 @@ def convert(image: Any, channels: str | None, where: object) -> Any:
         white = Image.new("RGBA", image.size, "white")
         white.alpha_composite(image)
         return white.convert(mode or ("L" if gray else "RGB"))
-    what, remedy = "images must have 8 bits for each channel", "Convert it first."
-    refuse_if(image.mode not in _GRAY + _COLOR, what, f"mode {image.mode} in {where}", remedy)
+    refuse_if(
+        image.mode not in _GRAY + _COLOR,
+        "images must have 8 bits for each channel",
+        f"mode {image.mode} in {where}",
+        "Convert it first.",
+    )
     return image.convert(mode or ("L" if image.mode in _GRAY else "RGB"))
 
 
@@ -163,12 +168,20 @@ def _images(directory: Path) -> list[Path]:
     files = [file for file in entries if _is_image(file)]
     others = [file.name for file in entries if not _is_image(file)]
     inner = [file.name for file in entries if file.is_dir()]
-    what = "the directory of a class must not contain directories"
-    refuse_if(inner, what, f"{inner} in {directory}", "Move the images up.")
+    refuse_if(
+        inner,
+        "the directory of a class must not contain directories",
+        f"{inner} in {directory}",
+        "Move the images up.",
+    )
     for file in files:
         check_regular(file)
-    remedy = f"Add images ({', '.join(_SUFFIXES)}), or remove the directory."
-    refuse_if(not files, "a class needs at least one image", f"none in {directory}", remedy)
+    refuse_if(
+        not files,
+        "a class needs at least one image",
+        f"none in {directory}",
+        f"Add images ({', '.join(_SUFFIXES)}), or remove the directory.",
+    )
     if others:
         text = f"{len(others)} files in {directory} are not images and were skipped: "
         warnings.warn(text + ", ".join(others[:3]), stacklevel=7)

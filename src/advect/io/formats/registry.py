@@ -94,8 +94,11 @@ def write(path: str | os.PathLike[str], content: Content, *, overwrite: bool = F
         )
         _load(writers[suffix])(path, content)
     except (OSError, UnicodeError, OverflowError) as error:
-        got = f"{path} ({getattr(error, 'strerror', None) or error})"
-        raise InputError("cannot write there", got, "Choose another place.") from error
+        raise InputError(
+            "cannot write there",
+            f"{path} ({getattr(error, 'strerror', None) or error})",
+            "Choose another place.",
+        ) from error
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
@@ -104,8 +107,9 @@ def as_path(path: str | os.PathLike[str]) -> Path:
         expanded = Path(path).expanduser()
         os.fsencode(expanded)
     except (TypeError, ValueError, RuntimeError) as error:
-        got = f"{path!r} ({error})"
-        raise InputError("a path must be a string or a Path", got, "Name a file.") from None
+        raise InputError(
+            "a path must be a string or a Path", f"{path!r} ({error})", "Name a file."
+        ) from None
     refuse_if(
         "\0" in str(expanded) or not expanded.name,
         "a path must name a file or folder",
