@@ -9,10 +9,17 @@ from . import (
     testing as testing,
     viz as viz,
 )
-from .apps.estimators import (
-    DatasetTransport as DatasetTransport,
+from .apps.adapt import (
+    adapt as adapt,
+)
+from .apps.adapting import (
+    ClassReweighting as ClassReweighting,
     TransportClassifier as TransportClassifier,
     TransportRegressor as TransportRegressor,
+)
+from .apps.estimators import (
+    DatasetTransport as DatasetTransport,
+    LabelSpreader as LabelSpreader,
 )
 from .apps.interpolate import (
     interpolate as interpolate,
@@ -125,6 +132,9 @@ from .ot.sinkhorn import (
 )
 from .questions.audit import (
     audit as audit,
+)
+from .questions.audit_filter import (
+    AuditFilter as AuditFilter,
 )
 from .questions.compare import (
     compare as compare,

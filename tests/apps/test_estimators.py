@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -34,6 +36,9 @@ def classes(n, seed, turn=False):
     [
         ad.DatasetTransport(n_steps=2),
         ad.TransportClassifier(LogisticRegression()),
+        ad.ClassReweighting(LogisticRegression()),
+        ad.LabelSpreader(),
+        pytest.param(ad.AuditFilter(LogisticRegression()), marks=pytest.mark.slow),
         ad.TransportRegressor(LinearRegression()),
         pytest.param(ad.DatasetTransport(n_steps=2, map="nearest"), marks=pytest.mark.slow),
         pytest.param(ad.DatasetTransport(n_steps=2, map=FAST), marks=pytest.mark.slow),
@@ -126,6 +131,84 @@ def test_searches_and_pipelines(routing):
             assert np.array_equal(piped.predict_proba(X_target), both.predict_proba(X_target))
 
 
+@pytest.mark.parametrize("routing", [False, True])
+def test_class_reweighting(routing, tmp_path):
+    (X, y), (more, _) = classes(60, 0), classes(60, 1)
+    X_target = more[: 60 + 12]  # 60 and 12 of the classes
+    with config_context(enable_metadata_routing=routing):
+        model = ad.ClassReweighting(LogisticRegression()).fit(X, y, X_target)
+        shares = model.class_shares_.shares
+        assert shares == pytest.approx([60 / 72, 12 / 72], abs=0.02)
+        counts = 72 * shares + 1
+        alone = LogisticRegression().fit(X, y, sample_weight=2 * (counts / counts.sum())[y])
+        assert np.allclose(model.predict_proba(X), alone.predict_proba(X))
+        doubled = ad.ClassReweighting(LogisticRegression())
+        doubled.fit(X, y, X_target, sample_weight=np.full(120, 3.0))  # a scale does not matter
+        assert np.allclose(doubled.predict_proba(X), alone.predict_proba(X))
+        found = []
+        for target in (more[:72], more[:120]):  # of another length than X, and of the same
+            whole = clone(model).set_params(target=(target, None))
+            grid = {"estimator__C": [0.1, 1.0]}
+            found.append(GridSearchCV(whole, grid, cv=2, error_score="raise").fit(X, y))
+        assert found[0].best_score_ > 0.97 and found[1].best_score_ > 0.97
+        joblib.dump(found[0], tmp_path / "search")
+        assert np.array_equal(joblib.load(tmp_path / "search").predict(X), found[0].predict(X))
+    with pytest.raises(ad.InputError, match="sample_weight"):
+        ad.ClassReweighting(KNeighborsClassifier()).fit(X, y, X_target, sample_weight=np.ones(120))
+
+
+def test_label_spreader_is_fill_labels():
+    (X, y), (new, truth) = classes(40, 0), classes(40, 1)
+    few = np.where(np.arange(80) % 20 == 0, y, -1)
+    model = ad.LabelSpreader(neighbors=5).fit(X, few)
+    labels = [None if code < 0 else code for code in few.tolist()]
+    filled = ad.fill_labels(ad.LabeledDataset(X, labels), neighbors=5, soft=True)
+    assert np.array_equal(model.label_distributions_, filled.probabilities.numpy())
+    assert np.array_equal(model.transduction_, y) and model.score(new, truth) == 1
+    assert np.allclose(model.predict_proba(X), model.label_distributions_)  # known samples
+    named = np.array(["no", "yes"], dtype=object)[y]
+    named[few < 0] = -1
+    assert set(ad.LabelSpreader().fit(X, named).predict(new)) == {"no", "yes"}
+
+
+def test_audit_filter_drops_suspects():
+    X, y = classes(40, 0)
+    wrong = np.where(np.arange(80) % 16 == 3, 1 - y, y)
+    model = ad.AuditFilter(KNeighborsClassifier(1)).fit(X, wrong)
+    assert model.score(X, y) == 1 > KNeighborsClassifier(1).fit(X, wrong).score(X, y)
+    assert set(model.audit_.wrong) == set(np.flatnonzero(wrong != y))
+    trusted = ad.AuditFilter(KNeighborsClassifier(1), target=classes(20, 1)).fit(X, wrong)
+    assert trusted.audit_.reference is not None and trusted.score(X, y) == 1
+
+
+def test_weights_cost_solver_and_the_inverse(tmp_path):
+    (xs, ys), (xt, yt) = classes(20, 0), classes(20, 1, turn=True)
+    weights = np.where(ys, 3.0, 1.0)
+    plain = ad.DatasetTransport(n_steps=5).fit(xs, X_target=xt, sample_weight=weights)
+    source = ad.LabeledDataset(xs, weights=weights)
+    expected = ad.flow(source, ad.LabeledDataset(xt), n_steps=5).dataset
+    assert np.array_equal(plain.flowed_, expected.x.numpy())
+    assert plain.weights_ == pytest.approx(weights / weights.sum())
+    cost, solver = ad.GroundCost(label_weight=2.0), ad.Sinkhorn(0.5)
+    made = ad.DatasetTransport(n_steps=5, cost=cost, solver=solver).fit(xs, ys, xt, yt)
+    goal = ad.OTDD(ad.LabeledDataset(xt, yt), cost=cost, solver=solver)
+    exact = ad.flow(ad.LabeledDataset(xs, ys), goal, integrator=ad.Euler(0.5), n_steps=5)
+    assert np.array_equal(made.flowed_, exact.dataset.x.numpy())
+    same = ad.Sinkhorn(0.5, tol=1e-3)  # what epsilon stands for
+    found = [
+        ad.DatasetTransport(n_steps=5, **options).fit(xs, ys, xt, yt).flowed_
+        for options in ({"solver": same}, {"epsilon": 0.5})
+    ]
+    assert np.array_equal(*found)
+    back = ad.DatasetTransport().fit(xs, ys, xt, yt)
+    assert np.abs(back.inverse_transform(back.transform(xs)) - xs).mean() < 0.3
+    joblib.dump(back, tmp_path / "transport")
+    again = joblib.load(tmp_path / "transport")
+    assert np.array_equal(again.inverse_transform(xt), back.inverse_transform(xt))
+    other = back.inverse_transform(xt)
+    assert not np.array_equal(back.fit(xs, ys, xt + 9, yt).inverse_transform(xt), other)
+
+
 def test_missing_labels_of_the_target_are_filled():
     (xs, ys), (xt, yt), (new, y) = (
         classes(40, 0),
@@ -179,6 +262,11 @@ def test_names_of_features():
     fitted = ad.DatasetTransport(n_steps=2).set_output(transform="pandas")
     moved = fitted.fit(frame, y, frame + 1, y).transform(frame)
     assert list(fitted.feature_names_in_) == list(moved.columns) == ["width", "height"]
+    polars = pytest.importorskip("polars")
+    fitted = ad.DatasetTransport(n_steps=2).set_output(transform="polars")
+    moved = fitted.fit(polars.DataFrame(frame), y, polars.DataFrame(frame + 1), y)
+    moved = moved.transform(polars.DataFrame(frame))
+    assert type(moved) is polars.DataFrame and moved.columns == ["width", "height"]
     with pytest.raises(ValueError, match="feature names"):
         ad.DatasetTransport().fit(frame, y, frame.rename(columns={"width": "depth"}), y)
 
@@ -197,5 +285,7 @@ def test_errors():
     ):
         with pytest.raises(ad.InputError, match=keyword):
             ad.DatasetTransport(**options).fit(x, y, x + 1, y)
+    with pytest.raises(ad.InputError, match="transport must be"):
+        ad.TransportRegressor(LinearRegression(), transport="auto").fit(x, y, x + 1)
     with pytest.raises(ad.InputError, match="y_target without X_target"):
         ad.DatasetTransport().fit(x, y, y_target=y)

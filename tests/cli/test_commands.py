@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from deadlines import within
 
 import advect as ad
@@ -41,6 +42,7 @@ BAD = [
     ["data", "convert", "toy:moons?n=9", "-o", "moons.xyz"],
     ["data", "convert", "toy:moons?n=9"],
     ["suggest", A, "missing.csv"],
+    ["adapt", A, B, "-o", "set.txt"],
     ["distance", A],
     ["distance", A, B, "--solver.epsilon", "-1"],
     ["distance", A, B, "--solver", "exact", "--solver.epsilon", "1"],
@@ -166,6 +168,10 @@ def test_questions(answer, cli):
     assert Path("c.csv").read_text().count("\n") > 3 and Path("c.html").exists()
     answer("audit", A, "-o", "a.csv", "--cleaned", "clean.npz", "--report", "a.html")
     assert Path("a.csv").read_text().count("\n") == 31 and len(ad.datasets.load("clean.npz")) <= 30
+    found = answer("adapt", A, A + "&seed=5", "-o", "set.npz", "--report", "e.html")
+    chosen = ad.adapt(ad.datasets.load(A), ad.datasets.load(A + "&seed=5"))
+    assert found["method"] == chosen.method and Path("e.html").exists()
+    assert torch.allclose(ad.datasets.load("set.npz").weights, chosen.dataset.weights)
 
 
 def test_suggest_is_a_configuration(answer, cli):
@@ -339,6 +345,7 @@ def functions():
         "compare": ad.compare,
         "audit": ad.audit,
         "suggest": ad.suggest,
+        "adapt": ad.adapt,
         "transfer": ad.apps.transfer,
         "label": ad.apps.label,
         "flow": ad.flow,

@@ -5,41 +5,36 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
+from functools import cached_property
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    MetaEstimatorMixin,
-    OneToOneFeatureMixin,
-    RegressorMixin,
-    TransformerMixin,
-    clone,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.neighbors import KNeighborsRegressor
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from advect import registry
 from advect._util import defaults
 from advect._util.checks import check_methods, refuse_if
+from advect.classes.pseudo import fill_labels
 from advect.classes.shares import class_shares
-from advect.cost import LabelCost
+from advect.cost import GroundCost, LabelCost
 from advect.data.dataset import LabeledDataset
+from advect.data.labels import memberships
 from advect.flows.dynamics import Dynamics
 from advect.flows.integrators import Euler
 from advect.flows.loop import flow
+from advect.functionals import OTDD
 from advect.maps import Map
 from advect.ot.sinkhorn import Relative, Sinkhorn
+from advect.ot.solver import Solver
 
 _NEAREST = 5  # known target values from which an unknown one is taken
-_REQUESTED = {"X_target": True, "y_target": True}  # that metadata routing passes by default
+REQUESTED = {"X_target": True, "y_target": True}  # that metadata routing passes by default
 
 
 class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -68,6 +63,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         equal_mass: whether every class gets the same mass.
         map: "entropic", "nearest?k=3", "neural", a name of ``ad.register``, or a map of ``ad.maps``.
         dynamics: "fd", "jd-fl", "jd-vl", or a dynamics object. Joint dynamics need labels.
+        cost: an ``ad.GroundCost`` instead of label, label_weight and equal_mass.
+        solver: of the transport, instead of epsilon.
         target: (X_target, y_target), instead of arguments of ``fit``. Use it in a search: scikit-learn cuts
             arguments of ``fit`` that are as long as X to the fold, which is refused.
         random_state: seed of a neural map.
@@ -88,7 +85,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         True
     """
 
-    __metadata_request__fit = _REQUESTED
+    __metadata_request__fit = REQUESTED
 
     def __init__(
         self,
@@ -101,6 +98,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         equal_mass: bool | None = None,
         map: str | Map = "entropic",
         dynamics: str | Dynamics = "fd",
+        cost: GroundCost | None = None,
+        solver: Solver | None = None,
         target: tuple[Any, Any] | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
@@ -112,6 +111,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.equal_mass = equal_mass
         self.map = map
         self.dynamics = dynamics
+        self.cost = cost
+        self.solver = solver
         self.target = target
         self.random_state = random_state
 
@@ -121,6 +122,7 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y: Any = None,
         X_target: Any = None,
         y_target: Any = None,
+        sample_weight: Any = None,
         *,
         Xt: Any = None,
         yt: Any = None,
@@ -131,38 +133,52 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             X: source samples (n, d).  y: their labels, or None.
             X_target: target samples (m, d), or None for the identity.
             y_target: their labels, −1 or NaN where they are missing, or None.
+            sample_weight: weights of the source samples.
             Xt, yt: former names of ``X_target`` and ``y_target``.
         """
         if Xt is not None or yt is not None:
             warnings.warn("Xt and yt are now X_target and y_target", FutureWarning, stacklevel=2)
             X_target, y_target = Xt, yt
-        return self._fit(X, y, X_target, y_target)
+        return self._fit(X, y, X_target, y_target, sample_weight)
 
     def _fit(
-        self, X: Any, y: Any, X_target: Any, y_target: Any, continuous: bool | None = None
+        self,
+        X: Any,
+        y: Any,
+        X_target: Any,
+        y_target: Any,
+        sample_weight: Any = None,
+        continuous: bool | None = None,
     ) -> DatasetTransport:
         """Fit, with y as classes or numbers; None decides by its values."""
         precise: dict[str, Any] = {"dtype": (np.float64, np.float32)}
         samples: Any = validate_data(self, X, **precise)
-        X_target, y_target = _target(self, len(samples), X_target, y_target)
+        X_target, y_target = target_of(self, len(samples), X_target, y_target)
         identity = X_target is None
         target: Any = samples if identity else validate_data(self, X_target, reset=False, **precise)
         known = y if identity else y_target
         first, last = _datasets(samples, y, target, known, continuous)
+        if sample_weight is not None:
+            weights: Any = _check_sample_weight(sample_weight, samples, ensure_non_negative=True)
+            first = first.replace(weights=torch.as_tensor(weights))
         dynamics: Dynamics = _chosen("dynamics", self.dynamics, ("velocity", "move"))
         share = Relative(defaults.LOOK.epsilon) if self.epsilon is None else self.epsilon
         flowed, self.settings_ = first, {}
         if not identity:
+            solver = None if self.epsilon is None else Sinkhorn(share, tol=defaults.USE.tol)
+            goal, choices = last, dict[str, Any](solver=self.solver or solver)
+            if self.cost is None:
+                names = ("label", "label_weight", "equal_mass")
+                choices |= {name: getattr(self, name) for name in names}
+            else:
+                goal = OTDD(last, cost=self.cost, solver=choices.pop("solver"))
             result = flow(
                 first,
-                last,
+                goal,
                 n_steps=self.n_steps,
                 integrator=Euler(self.step_size),
                 dynamics=dynamics,
-                label=self.label,
-                label_weight=self.label_weight,
-                equal_mass=self.equal_mass,
-                solver=None if self.epsilon is None else Sinkhorn(share, tol=defaults.USE.tol),
+                **choices,
             ).checked()
             first, flowed, self.settings_ = result.source, result.dataset, result.settings
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -171,6 +187,8 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         fitted: Map = _chosen(
             "map", self.map, ("fit", "transform"), epsilon=share, seed=seed, label_weight=weight
         )
+        self.__dict__.pop("inverse_map_", None)
+        self._backward = copy.deepcopy(fitted), flowed, first
         self.flowed_, self.map_ = flowed.x.numpy(), fitted.fit(first, flowed)
         self.weights_ = _weights(first, last) if labeled else first.weights.numpy()
         return self
@@ -182,140 +200,85 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         )
 
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Map samples (n, d) of the target to the source. The map the other way is fitted on first use."""
+        check_is_fitted(self)
+        return self.inverse_map_.transform(
+            validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        )
+
+    @cached_property
+    def inverse_map_(self) -> Map:
+        model, flowed, first = self._backward
+        return copy.deepcopy(model).fit(flowed, first)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
-class _Transported(MetaEstimatorMixin, BaseEstimator):
-    """An estimator that is trained on a moved source; see ``TransportClassifier``."""
+class LabelSpreader(ClassifierMixin, BaseEstimator):
+    """Classify samples by a few labels that spread over the graph of nearest neighbours (``ad.fill_labels``).
 
-    __metadata_request__fit = _REQUESTED
-    _continuous = False
-
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        transport: DatasetTransport | None = None,
-        transformer: Any = None,
-        target: tuple[Any, Any] | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.transport = transport
-        self.transformer = transformer
-        self.target = target
-
-    def fit(self, X: Any, y: Any, X_target: Any = None, y_target: Any = None) -> Self:
-        """Move (X, y) to (X_target, y_target) and train the estimator there.
-
-        Args:
-            X: source samples (n, d).  y: their labels.
-            X_target: target samples (m, d); None trains on the source as it is.
-            y_target: their labels, −1 or NaN where they are missing, or None.
-        """
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), y_numeric=self._continuous)
-        X_target, y_target = _target(self, len(X), X_target, y_target)
-        if not self._continuous:
-            check_classification_targets(y)
-        prepare: Any = (
-            FunctionTransformer() if self.transformer is None else clone(self.transformer)
-        )
-        self.transformer_ = prepare.fit(X, y)
-        moved, options = self._prepared(X), dict[str, Any]()
-        if X_target is not None:
-            transport: Any = DatasetTransport() if self.transport is None else clone(self.transport)
-            X_target = self._prepared(X_target)
-            self.transport_ = transport._fit(moved, y, X_target, y_target, self._continuous)
-            moved, weights = self.transport_.flowed_, len(X) * self.transport_.weights_
-            if has_fit_parameter(self.estimator, "sample_weight"):
-                options["sample_weight"] = weights
-        model: Any = clone(self.estimator)
-        self.estimator_ = model.fit(moved, y, **options)
-        return self
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Predictions for samples (n, d) of the target, which are not moved."""
-        return self._ask("predict", X)
-
-    def _ask(self, method: str, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return getattr(self.estimator_, method)(self._prepared(X))
-
-    def _prepared(self, X: Any) -> Any:
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return self.transformer_.transform(X)
-
-
-def _has(method: str) -> Any:
-    return available_if(lambda self: hasattr(self.estimator, method))
-
-
-class TransportClassifier(ClassifierMixin, _Transported):
-    """A classifier of a target, trained on a labeled source that is moved there.
-
-    ``fit(X, y, X_target, y_target)`` moves the source by ``DatasetTransport`` and trains a clone of the
-    estimator on it, with the class proportions of the target if it takes ``sample_weight``. ``predict``
-    takes samples of the target as they are. Labels of the target are optional, all or some.
+    In ``fit(X, y)``, −1 marks samples without a label, as in ``sklearn.semi_supervised``; it is a class if
+    there is only one other. A new sample has the mean probabilities of its nearest neighbours, weighted by
+    the inverse distance.
 
     Args:
-        estimator: a classifier of scikit-learn.
-        transport: a ``DatasetTransport`` with other options; None for its defaults.
-        transformer: such as ``StandardScaler()``, fitted on the source and applied to both sides before
-            the transport. A step of a pipeline before this estimator is not applied to ``X_target``,
-            unless metadata routing is enabled: ``Pipeline(…, transform_input=["X_target"])``.
-        target: (X_target, y_target), instead of arguments of ``fit``. Use it in a search: scikit-learn cuts
-            arguments of ``fit`` that are as long as X to the fold, which is refused. Folds of X are samples
-            of the source: pass ``scoring`` that evaluates labeled samples of the target.
+        neighbors: number of neighbours of each sample in the graph.
+        alpha: between 0 and 1; labels spread farther if it is near 1.
 
     Attributes:
-        estimator_: the trained classifier.  transport_: the fitted transport.
+        classes_: the class names, sorted.
+        transduction_: the class of each sample of ``fit``; known labels stay.
+        label_distributions_: their probabilities, (n, k).
 
     Example:
         >>> import numpy as np, advect as ad
-        >>> from sklearn.svm import SVC
-        >>> rng = np.random.default_rng(0)
-        >>> y = np.repeat([0, 1], 60)
-        >>> X, X_target = (rng.normal(size=(120, 2)) + 4 * y[:, None] for _ in range(2))
-        >>> model = ad.TransportClassifier(SVC()).fit(X, y, X_target + [4, -4])
-        >>> bool(model.score(X_target + [4, -4], y) > 0.95)
-        True
+        >>> X = np.r_[0:4, 9:13][:, None]
+        >>> y = np.array([0, -1, -1, -1, -1, -1, -1, 1])
+        >>> ad.LabelSpreader(neighbors=2).fit(X, y).predict([[1.5], [10.0]]).tolist()
+        [0, 1]
     """
 
-    @property
-    def classes_(self) -> np.ndarray:
-        return self.estimator_.classes_
+    def __init__(self, neighbors: int = 10, alpha: float = 0.99) -> None:
+        self.neighbors = neighbors
+        self.alpha = alpha
 
-    @_has("predict_proba")
+    def fit(self, X: Any, y: Any) -> LabelSpreader:
+        """Spread the labels y, −1 where they are missing, over the samples X (n, d)."""
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        missing = np.array([name == -1 for name in y.tolist()])
+        check_classification_targets(y[~missing])
+        missing &= len(np.unique(y[~missing])) > 1
+        self.classes_ = np.unique(y[~missing])
+        labels = [None if gap else name for gap, name in zip(missing, y.tolist(), strict=True)]
+        filled = fill_labels(
+            LabeledDataset(X, labels, classes=self.classes_.tolist()),
+            neighbors=self.neighbors,
+            alpha=self.alpha,
+            soft=True,
+        )
+        self.label_distributions_ = memberships(filled).numpy()
+        self.transduction_ = self.classes_[filled.y.numpy()]
+        nearest = KNeighborsRegressor(min(self.neighbors, len(X)), weights="distance")
+        self._nearest = nearest.fit(X, self.label_distributions_)
+        return self
+
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities of samples (n, d) of the target."""
-        return self._ask("predict_proba", X)
+        """Class probabilities of samples (n, d)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        return self._nearest.predict(X).reshape(len(X), -1)
 
-    @_has("decision_function")
-    def decision_function(self, X: Any) -> np.ndarray:
-        """The decision function of samples (n, d) of the target."""
-        return self._ask("decision_function", X)
-
-
-class TransportRegressor(RegressorMixin, _Transported):
-    """A regressor of a target, trained on a source that is moved there; y are numbers.
-
-    As ``TransportClassifier``. If no target value is known, features alone are compared.
-
-    Example:
-        >>> import numpy as np, advect as ad
-        >>> from sklearn.linear_model import LinearRegression
-        >>> X = np.random.default_rng(0).normal(size=(80, 2))
-        >>> model = ad.TransportRegressor(LinearRegression()).fit(X, X[:, 0], X + 5, X[:, 0])
-        >>> bool(model.score(X + 5, X[:, 0]) > 0.95)
-        True
-    """
-
-    _continuous = True
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of samples (n, d)."""
+        found = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[found]
 
 
-def _target(model: Any, n: int, X_target: Any, y_target: Any) -> tuple[Any, Any]:
+def target_of(model: Any, n: int, X_target: Any, y_target: Any) -> tuple[Any, Any]:
     """The target of ``fit``, or of the estimator; a target that a search may have cut to a fold is refused."""
     if X_target is None:
         remedy = "Pass fit(X, y, X_target, y_target)."
@@ -346,6 +309,16 @@ def _datasets(
         filled = near.fit(target[finite], values[finite]).predict(target)
         filled[finite] = values[finite]
         return LabeledDataset(samples, targets=y), LabeledDataset(target, targets=filled)
+    first, last = labeled_pair(samples, y, target, known)
+    if bool(first.labeled.all()) and not bool(last.labeled.all()):
+        return first, _filled(first, last)
+    return first, last
+
+
+def labeled_pair(
+    samples: Any, y: Any, target: Any, known: Any
+) -> tuple[LabeledDataset, LabeledDataset]:
+    """Source and target with classes; those of the target may be missing."""
     remedy = "Pass whole numbers or names for classes; numbers with fractions on both sides for regression."
     mixed = known is not None and _fractional(known)
     refuse_if(mixed, "labels must be of one kind on both sides", "classes and fractions", remedy)
@@ -353,10 +326,7 @@ def _datasets(
     labels = [None] * len(target) if known is None else np.asarray(known, dtype=object).tolist()
     if -1 not in first.classes:
         labels = [None if isinstance(name, Real) and name == -1 else name for name in labels]
-    last = LabeledDataset(target, labels)
-    if bool(first.labeled.all()) and not bool(last.labeled.all()):
-        return first, _filled(first, last)
-    return first, last
+    return first, LabeledDataset(target, labels)
 
 
 def _fractional(y: Any) -> bool:

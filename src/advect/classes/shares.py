@@ -35,7 +35,7 @@ from advect.transport.transport import Transport, check_dataset
 _EPSILON = 0.03  # of the mean cost
 _REACH = 0.5  # of the root of the mean cost
 _DRAWS = 200  # of the bootstrap for ``misfit``
-_WAVES = 128  # random frequencies of the kernel of ``misfit``
+_WAVES = 512  # random frequencies of the kernel of ``misfit``
 _FIRM = 1e3  # weight of the constraint Σ p = 1 in least squares
 
 
@@ -98,9 +98,12 @@ class ClassShares(Result):
         """The proportions by class name."""
         return dict(zip(self.source.classes, self.shares.tolist(), strict=True))
 
-    def reweighted(self) -> LabeledDataset:
-        """The source with these proportions, to be used in its place in a flow."""
-        return self.source.reweighted(self.shares)
+    def reweighted(self, extra: float = 0.0) -> LabeledDataset:
+        """The source with these proportions, to be used in its place in a flow; with extra samples of each
+        class beside those of the target, so that none vanishes.
+        """
+        present = self.source.class_mass.cpu().numpy() > 0
+        return self.source.reweighted(self.shares * len(self.target) + extra * present)
 
     def standard_error(
         self, n: int = 200, *, generator: torch.Generator | None = None
@@ -256,14 +259,14 @@ def _redrawn(weights: np.ndarray, generator: torch.Generator | None) -> np.ndarr
 def _fourier(
     source: LabeledDataset, target: LabeledDataset, generator: torch.Generator
 ) -> list[np.ndarray]:
-    """cos ω·x and sin ω·x of the samples, scaled to norm 1, of a sum of Gaussian kernels whose widths are about
-    the size of a class of the source.
+    """cos ω·x and sin ω·x of the samples, scaled to norm 1, of a sum of Gaussian kernels whose widths are
+    between the size of a class of the source and an eighth of it.
     """
     x, y = (data.x.detach().double().cpu() for data in (source, target))
     variances = diagonal_laws(source).covariance.traces().cpu() @ source.class_mass.cpu()
     centre, size = x.mean(dim=0), math.sqrt(float(variances))
     options = {"generator": generator, "dtype": torch.float64}
-    widths = 2 ** (-2 * torch.rand(_WAVES, **options)) * (size or float(x.std()) or 1.0)
+    widths = 2 ** (-3 * torch.rand(_WAVES, **options)) * (size or float(x.std()) or 1.0)
     waves = torch.randn(x.shape[1], _WAVES, **options) / widths
     angles = ((part - centre) @ waves for part in (x, y))
     return [torch.cat([a.cos(), a.sin()], dim=1).numpy() / _WAVES**0.5 for a in angles]

@@ -74,7 +74,7 @@ COMMANDS = (
     *(_command("Data and distances", run) for run in (measure.distance, measure.matrix)),
     *(_command("Data quality", run) for run in (ask.drift, ask.compare, ask.audit)),
     *(_command("Flows", run) for run in (ask.suggest, flow.flow, flow.resume)),
-    *(_command("Applications", run) for run in (use.transfer, use.label)),
+    *(_command("Applications", run) for run in (use.transfer, use.label, ask.adapt)),
     *(_command("Runs", run) for run in (look.show, look.report)),
 )
 

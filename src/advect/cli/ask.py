@@ -1,4 +1,4 @@
-"""Data quality and settings: ``advect drift``, ``compare``, ``audit`` and ``suggest``."""
+"""Data quality and settings: ``advect drift``, ``compare``, ``audit``, ``adapt`` and ``suggest``."""
 
 from __future__ import annotations
 
@@ -155,6 +155,38 @@ def audit(
         running.write("out", lambda path: write_table(path, result))
         running.write("cleaned", lambda path: clean.save(path, overwrite=run.overwrite))
         running.finish(result, title=f"Audit of {data}")
+
+
+def adapt(
+    source: str,
+    target: str,
+    *,
+    out: Annotated[
+        Path | None, Parameter(group=OUTPUT, alias="-o", help="Write the training set.")
+    ] = None,
+    run: Ask = ASK,
+) -> None:
+    """Tell how a target differs from a labeled source, and make a training set for it.
+
+    Some labels of the target make the choice reliable, ten are enough. The training set has the units of the target,
+    and weights.
+
+    Args:
+        source: Labeled data.
+        target: Data of the same classes, some or none of it with labels.
+
+    Example:
+        advect adapt 'digits?n=300' 'digits?n=300&seed=1' -o adapted.npz
+    """
+    with session(run) as running:
+        from advect.io.run_frames import in_units
+
+        running.file("out", out, *DATA_FILES)
+        a, b, common = running.pair(source, target)
+        result = ad.adapt(a, b, max_samples=running.most(source, target))
+        made = in_units(result.dataset, common, "target", target)
+        running.write("out", lambda path: made.save(path, overwrite=run.overwrite))
+        running.finish(result, title=f"{target} with {source}")
 
 
 def suggest(

@@ -3,8 +3,7 @@
 The solvers are ``advect.Sinkhorn``, ``advect.ExactOT`` and ``advect.MiniBatch``. This module has the parts
 of user-defined solvers and costs."""
 
-from advect.ot.cost import Cost
 from advect.ot.divergence import divergence
 from advect.ot.solver import Solution, Solver
 
-__all__ = ["Cost", "Solution", "Solver", "divergence"]
+__all__ = ["Solution", "Solver", "divergence"]

@@ -85,7 +85,7 @@ class RowKernel(Kernel):
     given as a matrix is never written to.
 
     Args:
-        cost: an ``advect.ot.Cost``.
+        cost: an ``advect.ot.cost.Cost``.
         dtype: of the products; that of the cost by default.
         room: bytes that override the room of the cost.
     """

@@ -5,6 +5,6 @@ writes the player of a flow, from a result, a run directory or a trajectory.
 """
 
 from advect.report.frames import Story as Story
-from advect.report.page import write_page, write_report
+from advect.report.page import write_page as write_page, write_report as write_report
 
-__all__ = ["write_page", "write_report"]
+__all__: list[str] = []  # results have ``report(path)``
