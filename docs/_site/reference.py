@@ -162,7 +162,12 @@ def directive(name: str) -> str:
     found = getattr(importlib.import_module(parent), last)
     if inspect.isclass(found):
         kind = "autoexception" if issubclass(found, BaseException) else "autoclass"
-        members = "" if kind == "autoexception" else "   :members:\n"
+        # the setters of metadata routing are documented by scikit-learn
+        routing = ", ".join(
+            part for part in vars(found) if part.startswith("set_") and part.endswith("_request")
+        )
+        members = f"   :members:\n   :exclude-members: {routing}\n"
+        members = "" if kind == "autoexception" else members
         return f".. {kind}:: {name}\n{members}   :show-inheritance:\n"
     return f".. {'autofunction' if callable(found) else 'autodata'}:: {name}\n"
 

@@ -170,7 +170,8 @@ class TransportClassifier(AdaptingClassifier, _Transported):
             of the source: pass ``scoring`` that evaluates labeled samples of the target.
 
     Attributes:
-        estimator_: the trained classifier.  transport_: the fitted transport.
+        estimator_: the trained classifier.
+        transport_: the fitted transport.
         adapted_: with "auto", the result of ``ad.adapt``.
 
     Example:
@@ -203,7 +204,8 @@ class ClassReweighting(AdaptingClassifier, _Weighted):
         transformer, target: as for ``TransportClassifier``.
 
     Attributes:
-        estimator_: the trained classifier.  class_shares_: the result of ``ad.class_shares``.
+        estimator_: the trained classifier.
+        class_shares_: the result of ``ad.class_shares``.
 
     Example:
         >>> import numpy as np, advect as ad

@@ -24,7 +24,8 @@ class AuditFilter(AdaptingClassifier):
             ``y_target`` in ``fit``; they are not trained on.
 
     Attributes:
-        estimator_: the trained classifier.  audit_: the result of ``ad.audit``.
+        estimator_: the trained classifier.
+        audit_: the result of ``ad.audit``.
 
     Example:
         >>> import numpy as np, advect as ad
