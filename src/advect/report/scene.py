@@ -118,7 +118,7 @@ def class_tables(
         return []
     masses = np.asarray(matching, dtype=float)
     shares = masses / np.maximum(masses.sum(axis=1, keepdims=True), 1e-300)
-    about = "W₂ between the class laws, in the units of the features."
+    about = "The label cost as a distance: W₂ between class laws, or 0 and a constant for classes by name."
     return [
         _heat("Class distances before the flow", first, about),
         _heat("Class distances after the flow", last, about),
