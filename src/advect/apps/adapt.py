@@ -157,8 +157,12 @@ def adapt(
     check_features(check_dataset("source", source), check_dataset("target", target))
     refuse_large("an adaptation", [len(source), len(target)], "audit", max_samples)
     foreign = [name for name, n in target.counts.items() if n and name not in source.classes]
-    what = "labels of the target must be classes of the source"
-    refuse_if(foreign, what, foreign, "Rename or remove them; None is a missing label.")
+    refuse_if(
+        foreign,
+        "labels of the target must be classes of the source",
+        foreign,
+        "Rename or remove them; None is a missing label.",
+    )
     target = renamed(target, {name: name for name in source.classes}, source.classes)
     codes, k = target.y.cpu().numpy(), len(source.classes)
     known = codes >= 0

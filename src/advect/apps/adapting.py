@@ -47,8 +47,8 @@ class Adapting(MetaEstimatorMixin, BaseEstimator):
         X_target, y_target = target_of(self, len(X), X_target, y_target)
         if not self._continuous:
             check_classification_targets(y)
-        prepare: Any = (
-            FunctionTransformer() if self.transformer is None else clone(self.transformer)
+        prepare: Any = clone(
+            FunctionTransformer() if self.transformer is None else self.transformer
         )
         self.transformer_ = prepare.fit(X, y)
         rows = self._prepared(X), y, sample_weight
@@ -57,9 +57,12 @@ class Adapting(MetaEstimatorMixin, BaseEstimator):
             rows = self._training_set(*rows, prepared, y_target)
         X, y, weights = rows
         weighted = weights is not None and has_fit_parameter(self.estimator, "sample_weight")
-        given, kind = sample_weight is not None, type(self.estimator).__name__
-        remedy = "Pass another estimator, or no weights."
-        refuse_if(given and not weighted, "the estimator takes no sample_weight", kind, remedy)
+        refuse_if(
+            sample_weight is not None and not weighted,
+            "the estimator takes no sample_weight",
+            type(self.estimator).__name__,
+            "Pass another estimator, or no weights.",
+        )
         model: Any = clone(self.estimator)
         self.estimator_ = model.fit(X, y, **({"sample_weight": weights} if weighted else {}))
         return self
@@ -143,8 +146,12 @@ class _Transported(_Weighted):
 
     def _training_set(self, X: Any, y: Any, weights: Any, X_target: Any, y_target: Any) -> _Rows:
         given: Any = DatasetTransport() if self.transport is None else self.transport
-        remedy = 'Pass None, or "auto" to TransportClassifier.'
-        check_methods("transport must be a DatasetTransport", given, ("inverse_transform",), remedy)
+        check_methods(
+            "transport must be a DatasetTransport",
+            given,
+            ("inverse_transform",),
+            'Pass None, or "auto" to TransportClassifier.',
+        )
         transport: Any = clone(given)
         fitted = transport._fit(X, y, X_target, y_target, weights, self._continuous)
         self.transport_ = fitted

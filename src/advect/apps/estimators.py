@@ -166,12 +166,11 @@ class DatasetTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         flowed, self.settings_ = first, {}
         if not identity:
             solver = None if self.epsilon is None else Sinkhorn(share, tol=defaults.USE.tol)
-            goal, choices = last, dict[str, Any](solver=self.solver or solver)
-            if self.cost is None:
-                names = ("label", "label_weight", "equal_mass")
-                choices |= {name: getattr(self, name) for name in names}
-            else:
-                goal = OTDD(last, cost=self.cost, solver=choices.pop("solver"))
+            names = ("label", "label_weight", "equal_mass")
+            choices = {name: getattr(self, name) for name in names}
+            goal, choices["solver"] = last, self.solver or solver
+            if self.cost is not None:
+                goal, choices = OTDD(last, cost=self.cost, solver=choices["solver"]), {}
             result = flow(
                 first,
                 goal,
@@ -262,8 +261,8 @@ class LabelSpreader(ClassifierMixin, BaseEstimator):
         )
         self.label_distributions_ = memberships(filled).numpy()
         self.transduction_ = self.classes_[filled.y.numpy()]
-        nearest = KNeighborsRegressor(min(self.neighbors, len(X)), weights="distance")
-        self._nearest = nearest.fit(X, self.label_distributions_)
+        self._nearest = KNeighborsRegressor(min(self.neighbors, len(X)), weights="distance")
+        self._nearest.fit(X, self.label_distributions_)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
