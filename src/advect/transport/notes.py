@@ -92,8 +92,9 @@ def of_values(
 def of_steps(share: float, values: Sequence[float]) -> list[Note]:
     """Steps that step control cut to a small share of their size, in a flow that had not ended."""
     # what as many steps of full size would still gain, by the last one
-    last, total = values[-2] - values[-1], values[0] - values[-1]
-    if share >= _SHORT or last * len(values) <= share * _GAIN * total:
+    if share >= _SHORT or (values[-2] - values[-1]) * len(values) <= share * _GAIN * (
+        values[0] - values[-1]
+    ):
         return []
     what = f"Step control cut the steps to {_percent(share)} of step_size on average, and the flow had not ended."
     remedy = "Make more steps, or give terms with large gradients a smaller weight."
