@@ -30,7 +30,7 @@ LAYERS = (
 ROOMS = [room for layer in LAYERS for room in layer]
 # Ceilings: files and functions that one call enters, and sizes of the package. They only go down.
 WALKS = {"a flow step": (22, 140), "otdd": (18, 110)}
-MOST_LINES, MOST_STATEMENTS, MOST_TYPE_TESTS, MOST_TEST_LINES = 32_000, 15_500, 210, 20_075
+MOST_LINES, MOST_STATEMENTS, MOST_TYPE_TESTS, MOST_TEST_LINES = 32_000, 15_500, 210, 20_000
 MOST_NAMES = 120  # public names, those of namespaces included
 COMMENTED, LEAST_COMMENTS = ("ot", "cost", "transport", "flows"), 0.02  # share of lines
 TYPE_TESTS = {"isinstance", "issubclass", "hasattr", "callable", "check_kind"}
