@@ -176,7 +176,7 @@ def adapt(
     odds = np.exp(odds - odds.max())
     best = candidates[int(odds.argmax())]
     if known.any() and (best.method != method or reason == _UNEXPLAINED):
-        reason = f"{_WHY[best.method]} (most likely by {known.sum()} labels of the target)"
+        reason = f"{_WHY[best.method]}; decided by {known.sum()} labels of the target"
     guess = best.answers.argmax(axis=1)
     if model is not None and best.method != "labels":
         guess = codes_of(
