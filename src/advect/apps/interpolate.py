@@ -227,14 +227,11 @@ def _soft_labels(data: LabeledDataset, rows: Tensor) -> Tensor:
     """Class probabilities of some samples, (n, k); zeros where there is no label."""
     if data.has_soft_labels:
         return memberships(data)[rows].double()
-    codes = torch.arange(len(data.classes), device=data.y.device)
-    return (data.y[rows, None] == codes).double()
+    return (data.y[rows, None] == torch.arange(len(data.classes), device=data.y.device)).double()
 
 
 def _most_likely(probabilities: Tensor) -> Tensor:
     """The class with the largest probability, the first of equal ones; −1 where more is unknown."""
-    unknown = 1 - probabilities.sum(dim=1, keepdim=True)
-    every = torch.cat([probabilities, unknown], dim=1)
-    largest = every >= every.amax(dim=1, keepdim=True) - _TIE
-    first = largest.to(torch.int64).argmax(dim=1)
+    every = torch.cat([probabilities, 1 - probabilities.sum(dim=1, keepdim=True)], dim=1)
+    first = (every >= every.amax(dim=1, keepdim=True) - _TIE).to(torch.int64).argmax(dim=1)
     return torch.where(first == probabilities.shape[1], -1, first)

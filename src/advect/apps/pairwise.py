@@ -118,8 +118,7 @@ class Pairwise(Result):
         value, error, freedom = (
             float(ClassTable(table, self.names, self.names)[one, other]) for table in tables
         )
-        away = check_level(level, freedom) * energy_error_of(value, error)
-        return between_values(value**2, away)
+        return between_values(value**2, check_level(level, freedom) * energy_error_of(value, error))
 
     def to_pandas(self) -> DataFrame:
         """The distances as a data frame with the names as index and columns."""

@@ -107,8 +107,7 @@ def clusters(
         centres = np.stack([points[previous == name].mean(axis=0) for name in names])
         options |= {"n_init": 1, "init": centres}
     if clusterer == "spectral" and k is not None:
-        draws = np.random.default_rng(seed)
-        rows = np.sort(draws.permutation(rows)[:_MAX_SPECTRAL])
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:_MAX_SPECTRAL])
         inputs = spectral_coordinates(points[rows], k, seed)
     try:
         with warnings.catch_warnings():

@@ -50,8 +50,7 @@ def info(reference: str, *, run: Run = RUN) -> None:
         advect data info 'csv:pets.csv?label=kind'
     """
     with session(run) as running:
-        facts = _facts(running.load(reference))
-        running.finish(Facts({"reference": reference, **facts}))
+        running.finish(Facts({"reference": reference, **_facts(running.load(reference))}))
 
 
 def list_names(*, output: Print = PRINT) -> None:
@@ -85,7 +84,6 @@ def _facts(data: Any) -> dict[str, Any]:
     from advect.data.dataset import has_classes
 
     classes = has_classes(data)
-    even = bool((data.weights - 1 / len(data)).abs().max() < 1e-12)
     facts: dict[str, Any] = {
         "n": len(data),
         "sample_shape": list(data.sample_shape),
@@ -95,7 +93,7 @@ def _facts(data: Any) -> dict[str, Any]:
         "unlabeled": int((~data.labeled).sum()),
         "columns": None if data.columns is None else list(data.columns),
         "range": [float(data.x.min()), float(data.x.max())],
-        "weights": "even" if even else "uneven",
+        "weights": "even" if bool((data.weights - 1 / len(data)).abs().max() < 1e-12) else "uneven",
         "soft_labels": data.has_soft_labels,
     }
     if data.targets is not None:
@@ -130,8 +128,7 @@ def distance(
         result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
         if method.reach is not None:
             facts["mass_left"] = result.mass_left
-        title = f"{source} and {target}"
-        running.finish(result, facts, title=title, converged=result.converged)
+        running.finish(result, facts, title=f"{source} and {target}", converged=result.converged)
 
 
 def matrix(

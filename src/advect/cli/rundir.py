@@ -84,8 +84,7 @@ class RunConfig:
         for name in OBJECTS:
             table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
         values = {name: value for name, value in table.items() if value not in (None, {})}
-        ordered = dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS))
-        return tomlkit.dumps(ordered)
+        return tomlkit.dumps(dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS)))
 
     @classmethod
     def read(cls, directory: Path) -> RunConfig:

@@ -39,8 +39,7 @@ class Term:
         match = _WEIGHT.fullmatch(text)
         weight, rest = (float(match["weight"]), match["rest"]) if match else (1.0, text.strip())
         name, _, options = rest.partition("?")
-        known = [name for kind in _KINDS for name in registry.names(kind)]
-        check_known("functional", name, known)
+        check_known("functional", name, [name for kind in _KINDS for name in registry.names(kind)])
         return cls(name, weight, query.split(options, text))
 
     @property

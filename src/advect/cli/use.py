@@ -117,9 +117,8 @@ def label(
         running.file("labeled", labeled, *DATA_FILES)
         raw = running.load(pool)
         data = raw.replace(y=raw.y.new_full((len(raw),), -1)) if relabel else raw
-        sets = running.in_space(data, *([] if few is None else [running.load(few)]))
         result = ad.apps.label(
-            *sets,
+            *running.in_space(data, *([] if few is None else [running.load(few)])),
             embedding=running.embedding(embedding),
             method=method,
             max_samples=running.most(pool, *([] if few is None else [few])),
@@ -133,8 +132,7 @@ def label(
         some = labels.subset(sure.nonzero()[0])
         running.write("out", lambda path: write_atomically(path, _label_table(result, sure)))
         running.write("labeled", lambda path: some.save(path, overwrite=run.overwrite))
-        shown = dataclasses.replace(result, dataset=labels)
-        running.finish(shown, title=f"Labels of {pool}")
+        running.finish(dataclasses.replace(result, dataset=labels), title=f"Labels of {pool}")
 
 
 def _label_table(result: Any, sure: Any) -> bytes:

@@ -265,8 +265,7 @@ class PointPair:
             del parts
             v = joined[:, : widths[0]]  # the same, without a second copy
             u = v if self.y is self.x else u
-            product = plan.times(joined)
-            image, far, rows, *rest = product[:, : sum(widths)].split(widths, dim=1)
+            image, far, rows, *rest = plan.times(joined)[:, : sum(widths)].split(widths, dim=1)
             value = (rows * squares[0]).double().sum() + far.double().sum()
             for ends in zip(u.split(_ROWS), image.split(_ROWS), strict=True):
                 value -= 2 * torch.linalg.vecdot(*ends).double().sum()

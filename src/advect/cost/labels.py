@@ -170,8 +170,7 @@ class LabelTable:
         result = torch.zeros_like(self.distances, requires_grad=False)
         for rows, columns, part in plan.pieces():
             part = part.to(result.dtype)
-            sums = self.sides[1].at(columns).sums(part.T).T
-            result += self.sides[0].at(rows).sums(sums)
+            result += self.sides[0].at(rows).sums(self.sides[1].at(columns).sums(part.T).T)
         return result
 
     def contract(self, plan: Plan, by_law: Tensor | None) -> Tensor:
@@ -351,8 +350,7 @@ class Bures(LabelCost):
             torch.cat([part.means for part in laws]), Factored(rows, sizes + factors[1].sizes)
         )
         dtype, k = torch.promote_types(source.x.dtype, target.x.dtype), len(sizes)
-        rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
-        table = bures(every, every, rtol=rtol).to(dtype)
+        table = bures(every, every, rtol=0.0 if dtype == torch.float64 else SINGLE_LABELS).to(dtype)
         return table[:k, k:], table[:k, :k], table[k:, k:]
 
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
@@ -404,6 +402,5 @@ def label_table(
     sides = []
     for data, size in zip((source, target), distances.shape, strict=True):
         shares = data.probabilities
-        codes = law_rows(data) if shares is None else data.y
-        sides.append(Assignment(size, codes, shares))
+        sides.append(Assignment(size, law_rows(data) if shares is None else data.y, shares))
     return LabelTable(distances, (sides[0], sides[1]), weight, within, symmetric)

@@ -113,8 +113,7 @@ class ByName(LabelCost):
     def _of_names(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         penalty: Any = self.penalty
         if type(penalty) is Relative:  # asked by itself: of these two datasets
-            points = (source.x.detach(), target.x.detach())
-            penalty = _absolute(penalty, points, source, target)
+            penalty = _absolute(penalty, (source.x.detach(), target.x.detach()), source, target)
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         names = [tuple(map(spelled, data.classes)) for data in (source, target)]
         return penalty * _differ(names[0], names[1], source.x.device, dtype)

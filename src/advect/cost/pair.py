@@ -243,8 +243,7 @@ class PairCost:
         # Labels: means are rounded at the origin, covariances in the dtype of x.
         weight, wide = self.label_weight, torch.finfo(torch.float64).eps
         own = max(torch.finfo(data.x.dtype).eps for data in (self.source, self.target))
-        count = max(len(self.source), len(self.target))
-        means = (own + wide * math.sqrt(count)) * 2 * far
+        means = (own + wide * math.sqrt(max(len(self.source), len(self.target)))) * 2 * far
         # Label distances are differences of squared means and traces of this size.
         error += (4 * own + 16 * wide) * weight * reach**2
         error += (4 * unit + (SINGLE_LABELS if own > wide else 0.0)) * labels

@@ -145,5 +145,4 @@ def _spreads(parts: list[Tensor], masses: list[Tensor]) -> Tensor:
 
 def column_variances(x: Tensor, mass: Tensor) -> Tensor:
     """The variance of each column, exactly 0 for a constant one."""
-    varies = (x.amax(dim=0) > x.amin(dim=0)).double()
-    return varies * (mass @ (x - mass @ x).square())
+    return (x.amax(dim=0) > x.amin(dim=0)).double() * (mass @ (x - mass @ x).square())

@@ -337,8 +337,7 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             "Change probabilities along with the samples or classes, or take data.hard() first.",
         )
     if n != len(data) or "weights" in changes:
-        weights = changes.get("weights", data.weights)
-        changes["weights"] = as_weights(weights, y, len(names), soft)
+        changes["weights"] = as_weights(changes.get("weights", data.weights), y, len(names), soft)
     if changes.keys() & {"x", "y", "classes", "law", "law_index"}:
         law, law_index = changes.get("law", data.law), changes.get("law_index", data.law_index)
         changes |= as_law(law, law_index, y, len(names), dim)

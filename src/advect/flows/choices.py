@@ -175,8 +175,7 @@ def suggest_label(
     """The label cost as object and as text, with the reason."""
     sides = (source, target)
     if any(data.targets is not None and not has_classes(data) for data in sides):
-        sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
-        if len(sizes) == 1:
+        if len({None if data.targets is None else data.targets[0].numel() for data in sides}) == 1:
             return TargetValues(), "TargetValues", "labels are numbers"
         return (
             NoLabels(),

@@ -168,8 +168,7 @@ class _Joint(_Features):
         return {"x": rho.x, **self.motion(rho).parameters(_laws(rho))}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        law = self.motion(rho).attach(_laws(rho), parameters)
-        return rho._replace(x=parameters["x"], law=law)
+        return rho._replace(x=parameters["x"], law=self.motion(rho).attach(_laws(rho), parameters))
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         laws, motion = _laws(rho), self.motion(rho)

@@ -182,8 +182,7 @@ class Heun(_Sized):
         corrected = field.move(current, {name: size / 2 * (v[name] + v_end[name]) for name in v})
         # Where the field turns back, the corrector is short and its own first-order decrease is as small
         # as what it gains. A step control therefore compares with the decrease along the predictor.
-        decrease = first_order_decrease(current, predicted)
-        return replace(corrected, expected_decrease=decrease), state
+        return replace(corrected, expected_decrease=first_order_decrease(current, predicted)), state
 
 
 @dataclass(frozen=True)

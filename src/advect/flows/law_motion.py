@@ -59,8 +59,7 @@ class LawMotion:
     def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
         """The laws after a displacement."""
         # μ ← μ + Δμ, and S through the tensor that represents it (algorithms 2 and 3).
-        parameters = self.parameters(laws)
-        moved = {name: value + displacement[name] for name, value in parameters.items()}
+        moved = {name: value + displacement[name] for name, value in self.parameters(laws).items()}
         moved[self.name] = self.project(moved[self.name])
         return self.attach(laws, moved)
 

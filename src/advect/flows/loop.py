@@ -304,9 +304,8 @@ class FlowResult(Result):
             # A term may be missing in some steps.
             if terms and all(len(term) == len(self.values) for term in terms):
                 sizes = [sum(map(abs, parts)) for parts in zip(*terms, strict=True)]
-            first = self.n_steps + 1 - len(self.values)
             observations += transport_notes.of_values(
-                self.values, first, self.dataset.x.dtype, sizes
+                self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
             )
         share = self.time / self.n_steps if self.n_steps else 1.0
         observations += transport_notes.of_steps(share, self.values)
@@ -379,8 +378,7 @@ class FlowResult(Result):
         drawn = {"Objective": viz.curves(self)}
         with suppress(InputError):  # samples that cannot be drawn
             images = len(self.source.sample_shape) > 1
-            samples = viz.image_grid(self) if images else viz.particles(self, self.target)
-            drawn["Samples"] = samples
+            drawn["Samples"] = viz.image_grid(self) if images else viz.particles(self, self.target)
         return drawn
 
     def report(

@@ -177,8 +177,7 @@ def torch_fields(
         classes = next((names for names in declared if type(names) in (list, tuple)), None)
     names = None if classes is None else list(classes)
     probabilities = probabilities or NamedTensors in map(type, owners)
-    vectors = targets or probabilities
-    x, labels = _read(dataset, max_samples, generator, progress, vectors)
+    x, labels = _read(dataset, max_samples, generator, progress, targets or probabilities)
     if targets:
         try:
             return {"x": x, "targets": np.array(labels, dtype=np.float64)}

@@ -90,8 +90,7 @@ def huggingface_dataset(table: Any) -> Any:
     features = datasets.Dataset(table).features
     for name, column in _categories(table).items():
         features[name] = datasets.ClassLabel(names=column.dictionary.to_pylist())
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, column.indices.cast("int64"))
+        table = table.set_column(table.column_names.index(name), name, column.indices.cast("int64"))
     return datasets.Dataset(table, info=datasets.DatasetInfo(features=features))
 
 

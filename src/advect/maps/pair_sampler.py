@@ -136,8 +136,7 @@ class PairSampler:
     def label_distances(self) -> Tensor:
         """W₂² between the classes of the datasets, (k, k'), in float64."""
         source, target = (with_class_laws(data) for data in (self.source, self.target))
-        values = checked_distances(Bures()(source, target), source, target)
-        return values.detach().double().cpu()
+        return checked_distances(Bures()(source, target), source, target).detach().double().cpu()
 
     @cached_property
     def partners(self) -> Tensor:

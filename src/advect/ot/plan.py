@@ -82,10 +82,9 @@ class Plan(ABC):
 
     def check_room(self) -> None:
         """Raise an error if the matrix does not fit into memory."""
-        size = self.shape[0] * self.shape[1] * self.dtype.itemsize
         check_room(
             "the plan",
-            size,
+            self.shape[0] * self.shape[1] * self.dtype.itemsize,
             "Use products with it (solution.coupling @ v), or class_coupling.",
             self.device,
         )

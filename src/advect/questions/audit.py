@@ -196,11 +196,9 @@ class SelfTransport:
         typical = float(finite.median())
         if typical <= 0:  # half of the costs are zero: the mean of the others
             typical = float(finite[finite > 0].mean().nan_to_num(1.0))
-        isolated = float(cost.amin(dim=1).quantile(_ISOLATED_QUANTILE))
-        max_cost = _MAX_COST * max(typical, isolated)
+        max_cost = _MAX_COST * max(typical, float(cost.amin(dim=1).quantile(_ISOLATED_QUANTILE)))
         problem = replace(uncut, typical=max(typical, max_cost * _MIN_TYPICAL), max_cost=max_cost)
-        solver = Sinkhorn(epsilon=problem.epsilon, tol=_TOL)
-        solution = solver.solve(problem._cost(), mass, mass)
+        solution = Sinkhorn(epsilon=problem.epsilon, tol=_TOL).solve(problem._cost(), mass, mass)
         f, g = solution.potentials  # equal up to a constant
         return replace(problem, potential=(f + g) / 2, converged=solution.converged)
 
@@ -239,8 +237,7 @@ def _twins(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(1, dtype=np.int64), np.full(1, np.inf)
     distance, rows = nearest(points, None)
     positive = distance[distance > 0]
-    typical = np.median(distance) or (positive.mean() if len(positive) else 1.0)
-    return rows, distance / typical
+    return rows, distance / (np.median(distance) or (positive.mean() if len(positive) else 1.0))
 
 
 def count_votes(plan: PlanRows, voters: Side, weights: Tensor) -> Tensor:

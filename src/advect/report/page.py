@@ -64,10 +64,8 @@ def write_page(result: Result, path: str | Path, *, title: str | None = None) ->
         ...     print("<script" in path.read_text(encoding="utf-8"))
         False
     """
-    place = _page_path(path)
-    figures = [(name, *_themed(figure)) for name, figure in result.figures().items()]
     return _write(
-        place,
+        _page_path(path),
         "page.html.jinja",
         title=title or result.title,
         kind=result.title if title else "advect",
@@ -79,7 +77,7 @@ def write_page(result: Result, path: str | Path, *, title: str | None = None) ->
         ],
         notes=[str(note) for note in result.notes],
         tables=result._tables(),
-        figures=figures,
+        figures=[(name, *_themed(figure)) for name, figure in result.figures().items()],
         settings={name: show(value) for name, value in result.settings.items()},
     )
 

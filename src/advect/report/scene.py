@@ -55,8 +55,7 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
 
     def packed(points: np.ndarray) -> str:
         """Positions in the cube around all points as integers, 32767 at half its side."""
-        scaled = np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL)
-        return pack_integers(scaled, "<i2")
+        return pack_integers(np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL), "<i2")
 
     player: dict[str, Any] = {
         "dim": points.shape[2],

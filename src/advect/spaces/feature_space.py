@@ -288,12 +288,11 @@ def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
 
 
 def _refuse_laws(data: LabeledDataset) -> None:
-    remedy = "Harmonize first, or drop them with .replace(law=None, law_index=None)."
     refuse_if(
         data.law is not None,
         "label laws belong to the space in which they were computed",
         "a dataset with laws",
-        remedy,
+        "Harmonize first, or drop them with .replace(law=None, law_index=None).",
     )
 
 

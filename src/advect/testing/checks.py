@@ -51,8 +51,7 @@ def check_functional(
 
 def _check_value(functional: Functional, rho: LabeledDataset) -> None:
     value = functional(rho)
-    got = type(value).__name__
-    require(torch.is_tensor(value), "F(ρ) must be a tensor, for its gradient", got)
+    require(torch.is_tensor(value), "F(ρ) must be a tensor, for its gradient", type(value).__name__)
     require(value.ndim == 0, "F(ρ) must be a single number", f"shape {tuple(value.shape)}")
     require(bool(torch.isfinite(value)), "F(ρ) must be finite", float(value))
     terms, _ = functional.terms(rho, functional.begin(rho))
@@ -144,8 +143,7 @@ def check_map(fresh: Map) -> None:
         >>> ad.testing.check_map(ad.maps.NearestMap())
     """
     source, other = small_pair()
-    end = source.replace(x=source.x + 1)
-    fitted = fresh.fit(source, end)
+    fitted = fresh.fit(source, source.replace(x=source.x + 1))
     require(fitted is fresh, "fit must return the map itself")
     moved = fitted.transform(source.x)
     require(moved.shape == source.x.shape, "samples must come back in their shape", moved.shape)
@@ -161,8 +159,7 @@ def check_map(fresh: Map) -> None:
     carried = fitted.transform(other.replace(y=torch.full_like(other.y, -1), classes=()))
     require(len(carried) == len(other), "a dataset of other samples must come back as a dataset")
     with tempfile.TemporaryDirectory() as folder:
-        path = fitted.save(Path(folder, "map.safetensors"))
-        again = type(fitted).load(path)
+        again = type(fitted).load(fitted.save(Path(folder, "map.safetensors")))
     moved_again = again.transform(source.x)
     require(torch.equal(moved_again, moved), "a saved map must give the same result, bit for bit")
 
@@ -289,8 +286,7 @@ def small_pair(n: int = 12, m: int = 9) -> tuple[LabeledDataset, LabeledDataset]
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(k, 3, generator=generator, dtype=torch.float64) for k in (n, m))
     source = LabeledDataset(x, [("a", "b")[i % 2] for i in range(n)], weights=1 + torch.arange(n))
-    target = LabeledDataset(y + 2, [("u", "v", "w")[i % 3] for i in range(m)])
-    return source, target
+    return source, LabeledDataset(y + 2, [("u", "v", "w")[i % 3] for i in range(m)])
 
 
 def require(kept: bool, promise: str, got: object = "") -> None:

@@ -315,8 +315,7 @@ class Distance(Result):
     @cached_property
     def left_in_target(self) -> ClassTable:
         """For each class of the target: its mass, the mass that the plan moves to it, and the rest."""
-        coupling = self.divergence.cross.coupling
-        sums = coupling.T @ torch.ones(len(self.source), 1).double()
+        sums = self.divergence.cross.coupling.T @ torch.ones(len(self.source), 1).double()
         return left_by_class(self.target, sums)
 
     @property

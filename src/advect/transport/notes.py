@@ -96,8 +96,7 @@ def of_steps(share: float, values: Sequence[float]) -> list[Note]:
     if share >= _SHORT or left <= share * _GAIN * (values[0] - values[-1]):
         return []
     what = f"Step control cut the steps to {_percent(share)} of step_size on average, and the flow had not ended."
-    remedy = "Make more steps, or give terms with large gradients a smaller weight."
-    return [Note(what, remedy)]
+    return [Note(what, "Make more steps, or give terms with large gradients a smaller weight.")]
 
 
 def of_noise(names: Sequence[str]) -> list[Note]:

@@ -93,8 +93,7 @@ class Triple:
             largest = min(largest, max(map(abs, cost.extremes())))
         if self.dtype == _WIDE or not solver.epsilon:
             return solver, largest, True
-        scale = Scale(cost.shape, 0.0, largest, solver.epsilon)
-        return solver, largest, scale.suffices(self.dtype)
+        return solver, largest, Scale(cost.shape, 0.0, largest, solver.epsilon).suffices(self.dtype)
 
     def rounding(self, side: str) -> float:
         """The rounding error of the entries of the cost of a side."""
@@ -201,8 +200,7 @@ class Transport:
         # 2. The rounding error in this dtype, as far as it is known before the solve.
         rounding = 0.0
         if triple.dtype != _WIDE and not drawn:
-            shape = len(rho), len(target)
-            scale = Scale(shape, 0.0, largest, float(solver.epsilon or largest))
+            scale = Scale((len(rho), len(target)), 0.0, largest, float(solver.epsilon or largest))
             ends = (0.0, largest, 0.0, largest)  # potentials are not known yet
             rounding = scale.value_error(triple.dtype, 0.0, ends) + triple.rounding("cross")
         # 3. Solve from the potentials of the previous step, and contract each plan for the gradient.
@@ -286,8 +284,7 @@ class Transport:
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
         """As ``Triple.solve``, with costs in float64 and as precisely as the solver can."""
         wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-        solver = wide.prepared(self.solver)[0]
-        return wide.solve(solver.refined(wide.make("cross"), *wide.weights))
+        return wide.solve(wide.prepared(self.solver)[0].refined(wide.make("cross"), *wide.weights))
 
     def _distance_problem(
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
@@ -298,8 +295,7 @@ class Transport:
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
         small = needed < _LARGE and self.memory_limit is None and not self.solver.stochastic
         limit = None if small else self._limit(needed, source)
-        pairs = cost.between_all(source, target, limit)
-        known = dict(zip(SIDES, pairs, strict=True))
+        known = dict(zip(SIDES, cost.between_all(source, target, limit), strict=True))
         weights = source.weights, target.weights
         return Triple(known.__getitem__, weights, dtype, limit, pairs=known)
 

@@ -186,8 +186,7 @@ def _principal_components(datasets: Sequence[LabeledDataset], dim: int) -> tuple
     from sklearn.decomposition import PCA
 
     n = sum(map(len, datasets))
-    most = min(_MAX_PCA_ROWS, max(100, _MAX_PCA_NUMBERS // datasets[0].dim))
-    stride = max(1, n // most)
+    stride = max(1, n // min(_MAX_PCA_ROWS, max(100, _MAX_PCA_NUMBERS // datasets[0].dim)))
     rows = np.concatenate([as_array(data.x[::stride]) for data in datasets])
     if len(rows) < dim:
         rows = np.repeat(rows, dim, axis=0)

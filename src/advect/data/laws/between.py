@@ -49,8 +49,7 @@ def detached(laws: Gaussians) -> Gaussians:
 def _factor_between(own: Tensor, other: Tensor, t: float) -> Tensor:
     """The factor at time t between two factors, with no more rows than columns."""
     length = float(torch.linalg.vector_norm(other))
-    least = _ROUNDING * float(torch.linalg.vector_norm(own)) * length
-    polar = polar_factor(other @ own.mT, least)
+    polar = polar_factor(other @ own.mT, _ROUNDING * float(torch.linalg.vector_norm(own)) * length)
     image = polar.mT @ other
     rest = other - polar @ image  # directions without a counterpart grow from zero, independently
     rows = (1 - t) * own + t * image

@@ -202,8 +202,7 @@ def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)
     if not bool((whole > 0).all()):
         mass = torch.where(whole[groups] > 0, mass, 1)
-        counts = torch.bincount(groups, minlength=n_groups).to(mass)
-        whole = torch.where(whole > 0, whole, counts)
+        whole = torch.where(whole > 0, whole, torch.bincount(groups, minlength=n_groups).to(mass))
     return mass / whole[groups]
 
 

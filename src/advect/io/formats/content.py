@@ -169,8 +169,7 @@ def plain(label: Any) -> Any:
         label = label.item()
     if getattr(label, "ndim", 0):  # an array is not a label: callers refuse it
         return label
-    missing = type(label).__name__ in ("NAType", "NaTType") or label != label
-    return None if missing else label
+    return None if type(label).__name__ in ("NAType", "NaTType") or label != label else label
 
 
 def by_name(labels: Iterable[Any], classes: Sequence[Any] | None) -> list[Any]:

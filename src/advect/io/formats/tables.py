@@ -179,8 +179,7 @@ def _check_size(path: Path, facts: Any, schema: Any) -> None:
     # not by their columns: the statistics of a damaged one end the process
     groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
     width = 8 * sum(_width(field.type) for field in schema)
-    size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
-    check_size(path, size)
+    check_size(path, sum(max(width * group.num_rows, group.total_byte_size) for group in groups))
 
 
 def _width(kind: Any) -> int:
