@@ -14,7 +14,7 @@ from functools import cache, reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
-from advect._util.checks import check_known, refuse_if
+from advect._util import check_known, refuse_if
 from advect._util.query import split, typed
 from advect.errors import InputError
 

@@ -19,19 +19,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_number, refuse_if
-from advect._util.memory import MemoryLimit, check_room
-from advect._util.result import Result, Table
+from advect._util import (
+    MemoryLimit,
+    Result,
+    Table,
+    check_count,
+    check_number,
+    check_room,
+    refuse_if,
+)
 from advect.apps.training import sample_figures
-from advect.cost import GroundCost
-from advect.cost.ground import check_features
+from advect.cost import GroundCost, check_features
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import law_rows, memberships, with_shared_laws
 from advect.data.laws import Gaussians
 from advect.data.laws.between import detached, geodesic
 from advect.data.sampling import by_turns
-from advect.ot.exact import ExactOT
-from advect.ot.solver import Solver, check_solver
+from advect.ot import ExactOT, Solver, check_solver
 from advect.transport.distance import Distance, otdd
 from advect.transport.transport import check_dataset
 

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_known, refuse_if
-from advect._util.progress import Progress, track
-from advect._util.result import Result, Table
+from advect._util import Progress, Result, Table, check_count, check_known, refuse_if, track
 from advect.apps.label_methods import (
     METHODS,
     Calibration,

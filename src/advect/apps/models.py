@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect._util.networks import BATCH, evaluate
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching, codes_of

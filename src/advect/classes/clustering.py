@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_known, check_methods, refuse_if
+from advect._util import check_known, check_methods, refuse_if
 from advect._util.query import guess, split
 from advect.data.laws import Gaussians
 from advect.errors import InputError

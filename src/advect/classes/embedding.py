@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from advect._util.checks import check_count, check_finite, check_known, check_methods, refuse_if
+from advect._util import check_count, check_finite, check_known, check_methods, refuse_if
 from advect._util.networks import evaluate
 from advect.classes.clustering import seeded
 from advect.data.dataset import LabeledDataset

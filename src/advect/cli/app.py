@@ -25,8 +25,7 @@ from cyclopts.argument import update_argument_collection
 
 import advect
 import advect.registry as registry
-from advect._util.checks import refuse_if
-from advect._util.result import visible
+from advect._util import refuse_if, visible
 from advect.cli import ask, flow, look, measure, use
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 import advect as ad
-from advect._util.atomic import write_atomically
+from advect._util import write_atomically
 from advect.cli.flow import choose
 from advect.cli.options import (
     ASK,

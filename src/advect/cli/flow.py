@@ -13,9 +13,7 @@ from cyclopts import Parameter
 
 import advect as ad
 import advect.registry as registry
-from advect._util import defaults
-from advect._util.atomic import write_atomically
-from advect._util.checks import refuse_if
+from advect._util import defaults, refuse_if, write_atomically
 from advect._util.lock import Hold
 from advect.cli import rundir
 from advect.cli.options import WRITE, FlowSettings, Out, Report, Write

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 import advect as ad
 import advect.registry as registry
-from advect._util.checks import refuse_if
-from advect._util.result import Table
+from advect._util import Table, refuse_if
 from advect.cli.options import (
     ASK,
     OUTPUT,

@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import advect as ad
 import advect.registry as registry
-from advect._util import query
-from advect._util.atomic import is_leftover, remove, set_aside
-from advect._util.checks import refuse_if
+from advect._util import is_leftover, query, refuse_if, remove, set_aside
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
 from advect.errors import InputError

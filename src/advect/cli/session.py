@@ -19,10 +19,17 @@ from typing import Any
 
 import advect as ad
 import advect.registry as registry
-from advect._util import query
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_known, refuse_if
-from advect._util.result import Result, plain, show, visible
+from advect._util import (
+    Result,
+    check_count,
+    check_known,
+    plain,
+    query,
+    refuse_if,
+    show,
+    visible,
+    write_atomically,
+)
 from advect.cli.options import Output, Reading, Table
 from advect.errors import ConvergenceWarning, InputError
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import advect as ad
 import advect.registry as registry
-from advect._util import query
-from advect._util.checks import check_known
+from advect._util import check_known, query
 from advect.errors import InputError
 
 _KINDS = ("functional", "potential", "interaction")

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 import advect as ad
-from advect._util import defaults
-from advect._util.atomic import atomic_directory, write_atomically
+from advect._util import atomic_directory, defaults, write_atomically
 from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Embedding, Flag, Out, Pair, Report
 from advect.cli.rundir import check_free
 from advect.cli.session import DATA_FILES, session, write_json

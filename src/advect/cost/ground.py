@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util import defaults
-from advect._util.checks import check_non_negative
+from advect._util import check_non_negative, defaults
 from advect.cost.features import (
     Embeds,
     FeatureCost,

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util import check_finite
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import diagonal_laws, law_rows
 from advect.data.laws import Gaussians, bures

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind, check_non_negative, refuse_if
+from advect._util import check_kind, check_non_negative, refuse_if
 from advect.cost.features import FeatureCost
 from advect.cost.label_costs import NoLabels
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws.linalg import mass_centre
-from advect.ot.sinkhorn import Relative
+from advect.ot import Relative
 
 _ROWS = 4096  # that are in float64 at a time
 _STATE = "name_penalty"

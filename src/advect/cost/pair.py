@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.memory import readable
+from advect._util import readable, refuse_if
 from advect.cost.features import FeatureCost, PointPair, largest_length
 from advect.cost.labels import (
     FEW_LAWS,

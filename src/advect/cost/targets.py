@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.dataset import LabeledDataset

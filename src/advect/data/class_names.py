@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 
 
 def pack_name(name: Any, *, strict: bool = True) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, missing_labels, refuse_if
+from advect._util import check_finite, missing_labels, refuse_if
 from advect.data.coerce import (
     ALL,
     as_class_names,

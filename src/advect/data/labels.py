@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.data.dataset import (
     LabeledDataset,
     law_rows,

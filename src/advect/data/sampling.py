@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import (
+from advect._util import (
     check_count,
     check_methods,
     check_positive,

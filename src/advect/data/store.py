@@ -18,8 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, refuse_if
+from advect._util import check_count, refuse_if, write_atomically
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians

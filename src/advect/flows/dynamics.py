@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known, one_or_more, refuse_if
+from advect._util import check_count, check_known, one_or_more, refuse_if
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
 from advect.data.dataset import LabeledDataset, require_labels

@@ -15,8 +15,7 @@ from typing import ClassVar
 
 import torch
 
-from advect._util import defaults
-from advect._util.checks import check_non_negative, check_positive, refuse_if
+from advect._util import check_non_negative, check_positive, defaults, refuse_if
 from advect.flows.field import EvaluatedState, Field, first_order_decrease
 from advect.flows.law_motion import Tensors
 

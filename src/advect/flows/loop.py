@@ -12,11 +12,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from advect._util import defaults
-from advect._util.checks import check_count, check_kind, refuse_if
-from advect._util.memory import MemoryLimit
-from advect._util.result import Result
-from advect.cost.labels import LabelCost
+from advect._util import MemoryLimit, Result, check_count, check_kind, defaults, refuse_if
+from advect.cost import LabelCost
 from advect.data.class_names import stored_name
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
@@ -37,7 +34,7 @@ from advect.flows.steps import (
 )
 from advect.functionals.base import Functional, State
 from advect.io.trajectory import Frame, Trajectory
-from advect.ot.solver import Solver
+from advect.ot import Solver
 from advect.transport import notes as transport_notes
 from advect.transport.notes import Note
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
 from advect.errors import InputError

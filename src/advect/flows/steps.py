@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
-from advect._util.checks import check_kind, refuse_if
+from advect._util import check_kind, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.dynamics import Dynamics, FeatureDriven

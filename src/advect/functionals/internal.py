@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_positive, refuse_if
+from advect._util import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import estimate_gaussians
 from advect.data.laws.linalg import squared_distances

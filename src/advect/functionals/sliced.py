@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from advect._util.checks import check_count, check_non_negative, refuse_if
+from advect._util import check_count, check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import law_rows, require_classes, require_hard
 from advect.data.laws import class_shares

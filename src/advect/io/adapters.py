@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from advect._util.checks import check_count, check_known, refuse_if
-from advect._util.progress import Progress, track
+from advect._util import Progress, check_count, check_known, refuse_if, track
 from advect.data.sampling import Draw, some_rows
 from advect.errors import InputError
 from advect.io.exchange import as_frame, split_index

@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 
-from advect._util.checks import check_known, refuse_if
+from advect._util import check_known, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.io import formats as files

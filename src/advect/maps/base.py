@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, refuse_if
+from advect._util import check_count, refuse_if
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.coerce import as_codes
 from advect.data.dataset import LabeledDataset

@@ -4,6 +4,8 @@ The solvers are ``advect.Sinkhorn``, ``advect.ExactOT`` and ``advect.MiniBatch``
 of user-defined solvers and costs."""
 
 from advect.ot.divergence import divergence
-from advect.ot.solver import Solution, Solver
+from advect.ot.exact import ExactOT as ExactOT
+from advect.ot.sinkhorn import Relative as Relative, Sinkhorn as Sinkhorn
+from advect.ot.solver import Solution, Solver, check_solver as check_solver
 
 __all__ = ["Solution", "Solver", "divergence"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from advect._util.memory import check_room
+from advect._util import check_room
 from advect.errors import InputError
 
 Index = slice | Tensor

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from advect._util.checks import check_positive, refuse_if
+from advect._util import check_positive, refuse_if
 from advect.errors import AdvectError, InputError
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.errors import InputError
 from advect.ot.cost import Cost
 from advect.ot.kernel import Kernel, check_extremes

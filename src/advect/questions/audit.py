@@ -19,19 +19,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_count, refuse_if
-from advect._util.memory import as_bytes
-from advect._util.progress import Progress, track
+from advect._util import Progress, as_bytes, check_count, refuse_if, track
 from advect.classes.clustering import of_order_one
 from advect.classes.embedding import Embedded, points_of
-from advect.cost.ground import check_features
+from advect.cost import check_features
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import require_classes
 from advect.data.laws.linalg import principal_axes
 from advect.data.size import refuse_large
+from advect.ot import Sinkhorn
 from advect.ot.cost import BlockedCost, Cost
 from advect.ot.plan import Index
-from advect.ot.sinkhorn import Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
 from advect.questions.shared import class_codes, class_names, joined_features, nearest
 from advect.spaces.fitting import choose_scale

@@ -22,10 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, refuse_if
-from advect._util.progress import Progress, track
-from advect.cost import GroundCost, NoLabels, SquaredEuclidean
-from advect.cost.ground import check_cost, check_features
+from advect._util import Progress, check_count, refuse_if, track
+from advect.cost import GroundCost, NoLabels, SquaredEuclidean, check_cost, check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import bures, estimate_gaussians

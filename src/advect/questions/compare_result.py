@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._util.result import Result, Table, plain
+from advect._util import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.questions.shared import image_pairs

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_finite, check_non_negative, refuse_if
-from advect._util.result import Result
+from advect._util import Result, check_count, check_finite, check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
 from advect.errors import InputError

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from advect._util.checks import check_positive, refuse_if
+from advect._util import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import layout
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.errors import DamageWarning, InputError

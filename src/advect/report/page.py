@@ -21,9 +21,7 @@ import numpy as np
 import torch
 
 from advect import __version__
-from advect._util.atomic import write_atomically
-from advect._util.checks import refuse_if
-from advect._util.result import Result, Table, show
+from advect._util import Result, Table, refuse_if, show, write_atomically
 from advect.data.dataset import LabeledDataset
 from advect.errors import InputError
 from advect.flows.loop import FlowResult

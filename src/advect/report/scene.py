@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.result import Table
+from advect._util import Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
 from advect.data.conversions import target_names

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_kind, check_known, refuse_if
+from advect._util import check_finite, check_kind, check_known, refuse_if
 from advect.data.dataset import LabeledDataset, Table
 from advect.errors import InputError
 from advect.spaces.fitting import fit_steps

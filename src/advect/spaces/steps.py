@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, refuse_if
+from advect._util import check_finite, refuse_if
 from advect.data.laws.linalg import principal_axes
 
 Names = tuple[str, ...] | None

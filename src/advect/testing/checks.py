@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
-from advect.cost.ground import GroundCost
+from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.flows.integrators import Integrator
 from advect.flows.loop import flow, iterate
@@ -19,9 +19,7 @@ from advect.functionals.base import Functional
 from advect.functionals.otdd import OTDD
 from advect.functionals.potential import Potential
 from advect.maps.base import Map
-from advect.ot.exact import ExactOT
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solution, Solver, check_solver as as_solver
+from advect.ot import ExactOT, Sinkhorn, Solution, Solver, check_solver as as_solver
 
 
 def check_functional(

@@ -18,17 +18,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.memory import MemoryLimit, ScaleWarning
-from advect._util.result import Result, Table
-from advect.cost import GroundCost, PairCost
-from advect.cost.ground import cost_for
+from advect._util import MemoryLimit, Result, ScaleWarning, Table, refuse_if
+from advect.cost import GroundCost, PairCost, cost_for
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.labels import memberships, require_classes
 from advect.errors import InputError
+from advect.ot import Sinkhorn
 from advect.ot.divergence import warn_unresolved
-from advect.ot.sinkhorn import Sinkhorn
 from advect.ot.solver import Divergence, Solver, check_solver, debiased, envelope
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
 from advect.transport.notes import (

@@ -15,8 +15,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from advect.cost import GroundCost, PairCost
-from advect.cost.names import same_names, unmatched_classes
+from advect.cost import GroundCost, PairCost, same_names, unmatched_classes
 from advect.data.dataset import LabeledDataset
 from advect.transport.matchings import Matchings
 from advect.transport.transport import rounding

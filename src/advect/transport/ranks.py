@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.memory import as_bytes
+from advect._util import as_bytes, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.ot.cost import Cost

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.cost.names import spelled
+from advect.cost import spelled
 from advect.data.dataset import LabeledDataset
 from advect.data.labels import memberships, occurring_classes
 

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_number, refuse_if
+from advect._util import check_number, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
 from advect.ot.solver import Divergence

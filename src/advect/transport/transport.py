@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind
-from advect._util.memory import MemoryLimit, as_bytes
+from advect._util import MemoryLimit, as_bytes, check_kind
 from advect.cost import GroundCost, PairCost
 from advect.cost.label_costs import KnownDistances
 from advect.data.dataset import LabeledDataset

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_known, refuse_if
+from advect._util import check_count, check_kind, check_known, refuse_if
 from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from advect._util.checks import check_kind, refuse_if
+from advect._util import check_kind, refuse_if
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
 from advect.transport.distance import Distance

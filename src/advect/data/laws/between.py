@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Diagonal, Factored
 from advect.data.laws.gaussians import Gaussians

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util import check_finite
 from advect.data.laws.covariance import Covariance, Diagonal, Factored
 from advect.errors import InputError
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Factored
 from advect.data.laws.gaussians import Gaussians, squared_distances

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from advect._util.atomic import atomic_file
-from advect._util.checks import check_known, one_or_more, refuse_if
+from advect._util import atomic_file, check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
 from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name, without_missing

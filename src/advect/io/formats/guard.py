@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from advect._util.checks import refuse_if
-from advect._util.memory import check_room
+from advect._util import check_room, refuse_if
 from advect.errors import InputError
 
 _BROKEN = (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from advect._util.checks import check_known, one_or_more, refuse_if
+from advect._util import check_known, one_or_more, refuse_if
 from advect.errors import InputError
 
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv as arrow_csv, parquet
 
-from advect._util.atomic import atomic_file
-from advect._util.checks import refuse_if
+from advect._util import atomic_file, refuse_if
 from advect.io.formats.arrow import is_number, is_text, table_content
 from advect.io.formats.content import Content, without_missing
 from advect.io.formats.guard import check_size, damaged, read_bytes
