@@ -30,8 +30,7 @@ from advect._util import (
 )
 from advect.apps.training import sample_figures
 from advect.cost import GroundCost, check_features
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import law_rows, memberships, with_shared_laws
+from advect.data.labels import LabeledDataset, law_rows, memberships, with_shared_laws
 from advect.data.laws import Gaussians
 from advect.data.laws.between import detached, geodesic
 from advect.data.sampling import by_turns

@@ -28,8 +28,7 @@ from advect.apps.training import check_one_space, joined, renamed, sample_figure
 from advect.classes.embedding import Embedded
 from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import require_classes
+from advect.data.labels import LabeledDataset, require_classes
 from advect.data.size import refuse_large
 from advect.spaces.steps import listed
 from advect.transport.transport import check_dataset

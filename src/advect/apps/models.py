@@ -25,8 +25,7 @@ from advect._util.networks import BATCH, evaluate
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import estimated_laws
+from advect.data.labels import LabeledDataset, estimated_laws
 from advect.errors import AdvectError, InputError
 
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from advect._util import check_methods, refuse_if
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import label_samples
+from advect.data.labels import LabeledDataset, label_samples, require_labels
 from advect.data.laws.linalg import squared_distances, squared_gaps
 from advect.ot import ExactOT
 from advect.ot.divergence import solve_divergence

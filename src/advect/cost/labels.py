@@ -28,8 +28,7 @@ import torch
 from torch import Tensor
 
 from advect._util import check_finite
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import diagonal_laws, law_rows
+from advect.data.labels import LabeledDataset, diagonal_laws, law_rows
 from advect.data.laws import Gaussians, bures
 from advect.data.laws.covariance import Factored
 from advect.data.laws.wasserstein import SMALL_FACTORS

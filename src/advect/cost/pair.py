@@ -22,8 +22,7 @@ from advect.cost.labels import (
     label_table,
     n_laws,
 )
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import law_rows, with_class_laws, with_shared_laws
+from advect.data.labels import LabeledDataset, law_rows, with_class_laws, with_shared_laws
 from advect.ot.cost import BlockedCost
 from advect.ot.plan import DensePlan, Plan
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from advect._util import refuse_if
 from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import require_targets
+from advect.data.labels import LabeledDataset, require_targets
 from advect.errors import InputError
 
 

@@ -1,4 +1,4 @@
-"""Functions of the labels of a dataset."""
+"""The labeled dataset, and functions of its labels."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from advect.data.laws.gaussians import class_rows
 from advect.errors import InputError
 
 __all__ = [
+    "LabeledDataset",
     "diagonal_laws",
     "estimated_laws",
     "label_samples",
@@ -27,6 +28,7 @@ __all__ = [
     "occurring_classes",
     "require_classes",
     "require_hard",
+    "require_labels",
     "require_targets",
     "with_class_laws",
     "with_shared_laws",

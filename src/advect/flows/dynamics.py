@@ -20,8 +20,14 @@ from torch import Tensor
 from advect._util import check_count, check_known, one_or_more, refuse_if
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import law_rows, require_classes, require_targets, with_class_laws
+from advect.data.labels import (
+    LabeledDataset,
+    law_rows,
+    require_classes,
+    require_labels,
+    require_targets,
+    with_class_laws,
+)
 from advect.data.laws import Gaussians
 from advect.errors import InputError
 from advect.flows.law_motion import MOTIONS, LawMotion, Tensors

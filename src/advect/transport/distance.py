@@ -21,8 +21,7 @@ from torch import Tensor
 from advect._util import MemoryLimit, Result, ScaleWarning, Table, refuse_if
 from advect.cost import GroundCost, PairCost, cost_for
 from advect.data.class_table import ClassTable
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import memberships, require_classes
+from advect.data.labels import LabeledDataset, memberships, require_classes, require_labels
 from advect.errors import InputError
 from advect.ot import Sinkhorn
 from advect.ot.divergence import warn_unresolved
