@@ -1,4 +1,5 @@
-"""Tools that do not depend on datasets: checks, atomic files, locks, progress, memory, threads, results."""
+"""Tools that do not depend on datasets: checks and the error that they raise, atomic files, locks, progress,
+memory, threads, results."""
 
 from advect._util.atomic import (
     atomic_directory as atomic_directory,
@@ -46,3 +47,4 @@ from advect._util.result import (
     visible as visible,
 )
 from advect._util.shown import Shown as Shown
+from advect.errors import InputError as InputError

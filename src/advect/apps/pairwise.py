@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advect._util import (
+    InputError,
     MemoryLimit,
     Progress,
     Result,
@@ -34,7 +35,6 @@ from advect.cost import GroundCost, check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.errors import InputError
 from advect.io.loading import load
 from advect.ot import Sinkhorn, Solver, check_solver
 from advect.transport.distance import otdd

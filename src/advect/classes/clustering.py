@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import check_known, check_methods, refuse_if
+from advect._util import InputError, check_known, check_methods, refuse_if
 from advect._util.query import guess, split
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 
 NAMES = ("spectral", "kmeans", "dbscan")
 _MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours

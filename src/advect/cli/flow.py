@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 import advect as ad
 import advect.registry as registry
-from advect._util import defaults, refuse_if, write_atomically
+from advect._util import InputError, defaults, refuse_if, write_atomically
 from advect._util.lock import Hold
 from advect.cli import rundir
 from advect.cli.options import WRITE, FlowSettings, Out, Report, Write
@@ -28,7 +28,6 @@ from advect.cli.session import (
     write_json,
 )
 from advect.cli.terms import Term, functional
-from advect.errors import InputError
 
 if TYPE_CHECKING:
     from advect.flows.loop import FlowResult

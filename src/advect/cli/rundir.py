@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import advect as ad
 import advect.registry as registry
-from advect._util import is_leftover, query, refuse_if, remove, set_aside
+from advect._util import InputError, is_leftover, query, refuse_if, remove, set_aside
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
-from advect.errors import InputError
 from advect.registry import as_text
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Any
 
 import advect as ad
 import advect.registry as registry
-from advect._util import check_known, query
-from advect.errors import InputError
+from advect._util import InputError, check_known, query
 
 _KINDS = ("functional", "potential", "interaction")
 _DISTANCES = ("otdd", "sliced", "class-mmd")

@@ -20,11 +20,10 @@ from typing import Any, ClassVar, Protocol, cast
 import torch
 from torch import Tensor
 
-from advect._util import check_finite, check_methods, refuse_if
+from advect._util import InputError, check_finite, check_methods, refuse_if
 from advect.cost.labels import LabelTable
 from advect.data.dataset import LabeledDataset
 from advect.data.laws.linalg import mass_centre
-from advect.errors import InputError
 from advect.ot.cost import Rows
 from advect.ot.plan import Index, Plan
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util import check_non_negative, defaults
+from advect._util import InputError, check_non_negative, defaults
 from advect.cost.features import (
     Embeds,
     FeatureCost,
@@ -28,7 +28,6 @@ from advect.cost.labels import FEW_LAWS, Bures, LabelCost, label_table
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
 from advect.data.labels import LabeledDataset, require_targets
-from advect.errors import InputError
 
 
 @dataclass(frozen=True)

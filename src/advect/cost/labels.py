@@ -27,12 +27,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util import check_finite
+from advect._util import InputError, check_finite
 from advect.data.labels import LabeledDataset, diagonal_laws, law_rows
 from advect.data.laws import Gaussians, bures
 from advect.data.laws.covariance import Factored
 from advect.data.laws.wasserstein import SMALL_FACTORS
-from advect.errors import InputError
 from advect.ot.plan import Index, Plan
 
 # laws of the target up to which a thin product with the table is cheaper than looking it up

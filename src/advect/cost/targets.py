@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from advect._util import refuse_if
+from advect._util import InputError, refuse_if
 from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
 from advect.data.labels import LabeledDataset, require_targets
-from advect.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import check_finite, check_known, check_weights, one_or_more, refuse_if
+from advect._util import (
+    InputError,
+    check_finite,
+    check_known,
+    check_weights,
+    one_or_more,
+    refuse_if,
+)
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 from advect.io.formats.content import class_names, plain
 
 _SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)

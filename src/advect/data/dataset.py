@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util import check_finite, missing_labels, refuse_if
+from advect._util import InputError, check_finite, missing_labels, refuse_if
 from advect.data.coerce import (
     ALL,
     as_class_names,
@@ -28,7 +28,6 @@ from advect.data.conversions import Conversions
 from advect.data.laws import Gaussians, estimate_gaussians, group_shares
 from advect.data.laws.gaussians import estimate_soft
 from advect.data.sampling import BY_ROW, as_index
-from advect.errors import InputError
 from advect.io.formats import Table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util import refuse_if
+from advect._util import InputError, refuse_if
 from advect.data.dataset import (
     LabeledDataset,
     law_rows,
@@ -15,7 +15,6 @@ from advect.data.dataset import (
 )
 from advect.data.laws import Gaussians
 from advect.data.laws.gaussians import class_rows
-from advect.errors import InputError
 
 __all__ = [
     "LabeledDataset",

@@ -18,11 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from advect._util import check_count, refuse_if, write_atomically
+from advect._util import InputError, check_count, refuse_if, write_atomically
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
-from advect.errors import InputError
 from advect.io.formats import Table
 
 _ENTRY = "advect"  # of the header, for checksum and facts

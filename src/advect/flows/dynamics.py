@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import check_count, check_known, one_or_more, refuse_if
+from advect._util import InputError, check_count, check_known, one_or_more, refuse_if
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
 from advect.data.labels import (
@@ -29,7 +29,6 @@ from advect.data.labels import (
     with_class_laws,
 )
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 from advect.flows.law_motion import MOTIONS, LawMotion, Tensors
 
 Bounds = tuple[float | Sequence[float] | None, float | Sequence[float] | None] | None

@@ -12,11 +12,18 @@ from typing import Any, ClassVar
 
 import torch
 
-from advect._util import MemoryLimit, Result, check_count, check_kind, defaults, refuse_if
+from advect._util import (
+    InputError,
+    MemoryLimit,
+    Result,
+    check_count,
+    check_kind,
+    defaults,
+    refuse_if,
+)
 from advect.cost import LabelCost
 from advect.data.class_names import stored_name
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.callbacks import Callback, CallbackList
 from advect.flows.choices import Advice, suggest
 from advect.flows.dynamics import Dynamics

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from advect._util import Progress, check_count, check_known, refuse_if, track
+from advect._util import InputError, Progress, check_count, check_known, refuse_if, track
 from advect.data.sampling import Draw, some_rows
-from advect.errors import InputError
 from advect.io.exchange import as_frame, split_index
 from advect.io.formats.content import (
     Content,

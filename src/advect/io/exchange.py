@@ -6,8 +6,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from advect._util import check_known, check_room, one_or_more, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, check_room, one_or_more, refuse_if
 
 INDEX = "__index_level_"  # how pandas begins the name of an index without a name in other tables
 

@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util import check_count, refuse_if
+from advect._util import InputError, check_count, refuse_if
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.coerce import as_codes
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
-from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.spaces.feature_space import as_dataset, in_form_of
 

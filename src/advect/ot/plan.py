@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from advect._util import check_room
-from advect.errors import InputError
+from advect._util import InputError, check_room
 
 Index = slice | Tensor
 Maybe = Tensor | None

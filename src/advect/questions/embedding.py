@@ -20,10 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import Result, check_count, check_finite, check_non_negative, refuse_if
+from advect._util import (
+    InputError,
+    Result,
+    check_count,
+    check_finite,
+    check_non_negative,
+    refuse_if,
+)
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.errors import InputError
 from advect.functionals.sliced import check_label_laws, on_lines
 from advect.spaces import FeatureSpace, harmonize
 from advect.spaces.images import layout

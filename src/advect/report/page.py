@@ -21,9 +21,8 @@ import numpy as np
 import torch
 
 from advect import __version__
-from advect._util import Result, Table, refuse_if, show, write_atomically
+from advect._util import InputError, Result, Table, refuse_if, show, write_atomically
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory
 from advect.report.frames import Story

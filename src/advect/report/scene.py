@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from advect._util import Table
+from advect._util import InputError, Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
 from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.errors import InputError
 from advect.report.frames import Curve, Frames, Story, codes_of, pack_integers, thinned
 from advect.report.images import Album
 from advect.transport.class_tables import class_distances, match_classes

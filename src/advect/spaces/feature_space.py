@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import check_finite, check_kind, check_known, refuse_if
+from advect._util import InputError, check_finite, check_kind, check_known, refuse_if
 from advect.data.dataset import LabeledDataset, Table
-from advect.errors import InputError
 from advect.spaces.fitting import fit_steps
 from advect.spaces.images import Pixels
 from advect.spaces.steps import (

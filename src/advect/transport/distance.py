@@ -18,11 +18,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util import MemoryLimit, Result, ScaleWarning, Table, refuse_if
+from advect._util import InputError, MemoryLimit, Result, ScaleWarning, Table, refuse_if
 from advect.cost import GroundCost, PairCost, cost_for
 from advect.data.class_table import ClassTable
 from advect.data.labels import LabeledDataset, memberships, require_classes, require_labels
-from advect.errors import InputError
 from advect.ot import Sinkhorn
 from advect.ot.divergence import warn_unresolved
 from advect.ot.solver import Divergence, Solver, check_solver, debiased, envelope

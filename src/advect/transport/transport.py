@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from advect._util import MemoryLimit, as_bytes, check_kind
+from advect._util import InputError, MemoryLimit, as_bytes, check_kind
 from advect.cost import GroundCost, PairCost
 from advect.cost.label_costs import KnownDistances
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.ot.cost import Cost, DenseCost
 from advect.ot.dual import Scale
 from advect.ot.plan import NoPlan

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from advect._util import check_finite
+from advect._util import InputError, check_finite
 from advect.data.laws.covariance import Covariance, Diagonal, Factored
-from advect.errors import InputError
 
 _NEGLIGIBLE = 1e-18  # share of the mass of a class
 _IN_PLACE = 2**19  # numbers of samples from which on classes are centred one by one

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from advect._util import atomic_file, check_known, one_or_more, refuse_if
+from advect._util import InputError, atomic_file, check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
-from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name, without_missing
 from advect.io.formats.guard import check_size, damaged
 from advect.io.formats.table import Probabilities, Table

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advect._util import check_known, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, refuse_if
 from advect.io.formats.guard import check_size, reading
 from advect.io.formats.table import Table
 
