@@ -1,4 +1,4 @@
-"""Tools that do not depend on datasets: checks and the error that they raise, atomic files, locks, progress,
+"""Tools that do not depend on datasets: checks and errors, atomic files, locks, progress,
 memory, threads, results."""
 
 from advect._util.atomic import (
@@ -47,4 +47,9 @@ from advect._util.result import (
     visible as visible,
 )
 from advect._util.shown import Shown as Shown
-from advect.errors import InputError as InputError
+from advect.errors import (
+    AdvectError as AdvectError,
+    ConvergenceWarning as ConvergenceWarning,
+    DamageWarning as DamageWarning,
+    InputError as InputError,
+)

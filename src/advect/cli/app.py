@@ -25,11 +25,10 @@ from cyclopts.argument import update_argument_collection
 
 import advect
 import advect.registry as registry
-from advect._util import refuse_if, visible
+from advect._util import AdvectError, InputError, refuse_if, visible
 from advect.cli import ask, flow, look, measure, use
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
-from advect.errors import AdvectError, InputError
 from advect.registry import as_text
 
 _OF_INPUT = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR)  # errors of paths

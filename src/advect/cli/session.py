@@ -20,6 +20,8 @@ from typing import Any
 import advect as ad
 import advect.registry as registry
 from advect._util import (
+    ConvergenceWarning,
+    InputError,
     Result,
     check_count,
     check_known,
@@ -31,7 +33,6 @@ from advect._util import (
     write_atomically,
 )
 from advect.cli.options import Output, Reading, Table
-from advect.errors import ConvergenceWarning, InputError
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130

@@ -23,9 +23,8 @@ from torch import Tensor
 from advect._util import InputError, check_finite, check_methods, refuse_if
 from advect.cost.labels import LabelTable
 from advect.data.dataset import LabeledDataset
-from advect.data.laws.linalg import mass_centre
-from advect.ot.cost import Rows
-from advect.ot.plan import Index, Plan
+from advect.data.laws import mass_centre
+from advect.ot import Index, Plan, Rows
 
 _ROWS = 512  # entries of a block of products
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again

@@ -29,10 +29,8 @@ from torch import Tensor
 
 from advect._util import InputError, check_finite
 from advect.data.labels import LabeledDataset, diagonal_laws, law_rows
-from advect.data.laws import Gaussians, bures
-from advect.data.laws.covariance import Factored
-from advect.data.laws.wasserstein import SMALL_FACTORS
-from advect.ot.plan import Index, Plan
+from advect.data.laws import SMALL_FACTORS, Factored, Gaussians, bures
+from advect.ot import Index, Plan
 
 # laws of the target up to which a thin product with the table is cheaper than looking it up
 FEW_LAWS = 64

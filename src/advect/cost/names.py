@@ -21,7 +21,7 @@ from advect.cost.features import FeatureCost
 from advect.cost.label_costs import NoLabels
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.laws.linalg import mass_centre
+from advect.data.laws import mass_centre
 from advect.ot import Relative
 
 _ROWS = 4096  # that are in float64 at a time

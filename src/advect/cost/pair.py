@@ -23,8 +23,7 @@ from advect.cost.labels import (
     n_laws,
 )
 from advect.data.labels import LabeledDataset, law_rows, with_class_laws, with_shared_laws
-from advect.ot.cost import BlockedCost
-from advect.ot.plan import DensePlan, Plan
+from advect.ot import BlockedCost, DensePlan, Plan
 
 
 class Sizes(NamedTuple):

@@ -25,8 +25,7 @@ from advect.data.coerce import (
     check_soft_laws,
 )
 from advect.data.conversions import Conversions
-from advect.data.laws import Gaussians, estimate_gaussians, group_shares
-from advect.data.laws.gaussians import estimate_soft
+from advect.data.laws import Gaussians, estimate_gaussians, estimate_soft, group_shares
 from advect.data.sampling import BY_ROW, as_index
 from advect.io.formats import Table
 

@@ -13,8 +13,7 @@ from advect.data.dataset import (
     require_labels,
     with_shared_laws,
 )
-from advect.data.laws import Gaussians
-from advect.data.laws.gaussians import class_rows
+from advect.data.laws import Gaussians, class_rows
 
 __all__ = [
     "LabeledDataset",

@@ -27,7 +27,7 @@ from advect.cost import (
     spelled,
 )
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.data.laws.linalg import squared_distances
+from advect.data.laws import squared_distances
 from advect.data.size import drawn
 from advect.flows.dynamics import Dynamics, FeatureDriven
 from advect.flows.integrators import Euler, Integrator

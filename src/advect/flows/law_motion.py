@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians
-from advect.data.laws.covariance import symmetric_root
+from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians, symmetric_root
 
 Tensors = dict[str, Tensor]  # what moves, by name
 

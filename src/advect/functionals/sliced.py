@@ -24,8 +24,7 @@ from advect.data.labels import (
     require_hard,
     require_labels,
 )
-from advect.data.laws import class_shares
-from advect.data.laws.linalg import mass_centre, root
+from advect.data.laws import class_shares, mass_centre, root
 from advect.functionals.base import Functional, State
 from advect.transport.transport import check_dataset
 

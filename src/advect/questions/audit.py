@@ -24,11 +24,9 @@ from advect.classes.clustering import of_order_one
 from advect.classes.embedding import Embedded, points_of
 from advect.cost import check_features
 from advect.data.labels import LabeledDataset, require_classes
-from advect.data.laws.linalg import principal_axes
+from advect.data.laws import principal_axes
 from advect.data.size import refuse_large
-from advect.ot import Sinkhorn
-from advect.ot.cost import BlockedCost, Cost
-from advect.ot.plan import Index
+from advect.ot import BlockedCost, Cost, Index, Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
 from advect.questions.shared import class_codes, class_names, joined_features, nearest
 from advect.spaces.fitting import choose_scale

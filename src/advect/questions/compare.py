@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util import Progress, check_count, refuse_if, track
+from advect._util import ConvergenceWarning, Progress, check_count, refuse_if, track
 from advect.cost import GroundCost, NoLabels, SquaredEuclidean, check_cost, check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import bures, estimate_gaussians
-from advect.errors import ConvergenceWarning
 from advect.questions.compare_result import (
     SHARE_COLUMNS,
     TITLES,

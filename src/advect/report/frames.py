@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import refuse_if
+from advect._util import DamageWarning, InputError, refuse_if
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
-from advect.errors import DamageWarning, InputError
 from advect.flows.loop import FlowResult
 from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from advect._util import check_finite, refuse_if
-from advect.data.laws.linalg import principal_axes
+from advect.data.laws import principal_axes
 
 Names = tuple[str, ...] | None
 SCALES = ("none", "auto", "each", "pooled", "target")

@@ -22,9 +22,8 @@ from advect._util import InputError, MemoryLimit, Result, ScaleWarning, Table, r
 from advect.cost import GroundCost, PairCost, cost_for
 from advect.data.class_table import ClassTable
 from advect.data.labels import LabeledDataset, memberships, require_classes, require_labels
-from advect.ot import Sinkhorn
+from advect.ot import Divergence, Sinkhorn, Solver, check_solver, debiased, envelope
 from advect.ot.divergence import warn_unresolved
-from advect.ot.solver import Divergence, Solver, check_solver, debiased, envelope
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
 from advect.transport.notes import (
     Note,

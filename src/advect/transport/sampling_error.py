@@ -27,7 +27,7 @@ from torch import Tensor
 from advect._util import check_number, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.ot.solver import Divergence
+from advect.ot import Divergence
 
 Pairs = tuple[PairCost, PairCost, PairCost]
 

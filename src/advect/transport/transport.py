@@ -22,10 +22,8 @@ from advect._util import InputError, MemoryLimit, as_bytes, check_kind
 from advect.cost import GroundCost, PairCost
 from advect.cost.label_costs import KnownDistances
 from advect.data.dataset import LabeledDataset
-from advect.ot.cost import Cost, DenseCost
+from advect.ot import SIDES, Cost, DenseCost, Divergence, NoPlan, Solution, Solver
 from advect.ot.dual import Scale
-from advect.ot.plan import NoPlan
-from advect.ot.solver import SIDES, Divergence, Solution, Solver
 from advect.transport.state import State
 
 Pairs = tuple[PairCost, PairCost, PairCost]
