@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -59,11 +59,11 @@ class GroundCost:
     label: LabelCost | Callable[[LabeledDataset, LabeledDataset], Tensor] = Bures()
     label_weight: float = defaults.LOOK.label_weight
 
-    if TYPE_CHECKING:  # set once, and no fields
-        feature_cost: ClassVar[FeatureCost]
-        label_cost: ClassVar[LabelCost]
-        has_labels: ClassVar[bool]
-        parts: ClassVar[tuple[FeatureCost, LabelCost, float]]
+    # set once, and no fields
+    feature_cost: ClassVar[FeatureCost]
+    label_cost: ClassVar[LabelCost]
+    has_labels: ClassVar[bool]
+    parts: ClassVar[tuple[FeatureCost, LabelCost, float]]
 
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)

@@ -318,8 +318,7 @@ class Bures(LabelCost):
         laws_b = laws_a
         if source is not target:
             laws_b = diagonal_laws(target) if self.diagonal else target.laws()
-        mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
-        if mixed and laws_a.dim > 64:
+        if laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal and laws_a.dim > 64:
             raise InputError(
                 "diagonal laws against full ones need d × d matrices for each pair",
                 f"d = {laws_a.dim}",

@@ -131,8 +131,7 @@ def _differ(
 def spelled(name: Hashable) -> str:
     """A class name as it is compared: as text, whole numbers without a point."""
     plain: Any = name
-    whole = type(plain) is float and plain.is_integer()
-    return str(int(plain)) if whole else str(plain)
+    return str(int(plain)) if type(plain) is float and plain.is_integer() else str(plain)
 
 
 def unmatched_classes(data: LabeledDataset, other: LabeledDataset) -> list[str]:

@@ -90,8 +90,7 @@ def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
     """A checksum of the facts, and of names, kinds, shapes and numbers of the tensors."""
     total = zlib.crc32(facts.encode())
     for name, values in sorted(tensors.items()):
-        head = f"{name} {values.dtype} {tuple(values.shape)}"
-        total = zlib.crc32(head.encode(), total)
+        total = zlib.crc32(f"{name} {values.dtype} {tuple(values.shape)}".encode(), total)
         numbers = values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         total = zlib.crc32(numbers, total)
     return f"{total:08x}"

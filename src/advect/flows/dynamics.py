@@ -342,10 +342,9 @@ def as_bounds(bounds: Any) -> Bounds:
     if bounds is None:
         return None
     with suppress(TypeError, ValueError):
-        pairs = zip(bounds, (-math.inf, math.inf), strict=True)
         ends = [
             np.nan_to_num(np.asarray(end, float), nan=free, posinf=math.inf, neginf=-math.inf)
-            for end, free in pairs
+            for end, free in zip(bounds, (-math.inf, math.inf), strict=True)
         ]
         if (ends[0] < ends[1]).all():
             low, high = (tuple(end.ravel().tolist()) if end.ndim else float(end) for end in ends)

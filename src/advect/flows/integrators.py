@@ -117,9 +117,6 @@ class _Sized(Integrator):
             return check_positive(f"step_size at step {step}", self.step_size(step))
         return self.step_size
 
-    def _zeros(self, parameters: Tensors) -> Tensors:
-        return {name: torch.zeros_like(value) for name, value in parameters.items()}
-
 
 def _check_share(name: str, value: float) -> None:
     is_share = check_non_negative(name, value) < 1
@@ -244,7 +241,8 @@ class Momentum(_Sized):
     momentum: float = 0.9
     nesterov: bool = False
 
-    init = _Sized._zeros
+    def init(self, parameters: Tensors) -> Tensors:
+        return {name: torch.zeros_like(value) for name, value in parameters.items()}
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None

@@ -22,7 +22,7 @@ from advect._util import (
     refuse_if,
 )
 from advect.cost import LabelCost
-from advect.data.class_names import stored_name
+from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.flows.callbacks import Callback, CallbackList
 from advect.flows.choices import Advice, suggest
@@ -197,7 +197,7 @@ def _load_start(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
         "n_steps includes the steps before the checkpoint.",
     )
     # A file holds some class names as text. The names of the source replace them.
-    names = {stored_name(name): name for name in source.classes}
+    names = {unpack_name(pack_any(name)): name for name in source.classes}  # as a run stores them
     classes = tuple(names.get(name, name) for name in start.dataset.classes)
     index = source.index if len(source) == len(start.dataset) else None  # not in files
     return replace(start, dataset=start.dataset.replace(classes=classes, index=index))

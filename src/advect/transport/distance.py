@@ -197,8 +197,7 @@ class Distance(Result):
         )
 
     def _solver_notes(self) -> list[Note]:
-        solved_batches = self.divergence.met and self.same and self.divergence.sampled
-        if self.converged or solved_batches:
+        if self.converged or (self.divergence.met and self.same and self.divergence.sampled):
             return []
         if not (self.divergence.met or self.divergence.equal):
             return of_solver(1, 1)

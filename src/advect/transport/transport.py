@@ -300,8 +300,7 @@ class Transport:
 def threads_for(x: Tensor, y: Tensor) -> Iterator[None]:
     """One thread for a problem between few samples, where more would only wait for each other."""
     threads = torch.get_num_threads()
-    small = len(x) * len(y) * (x[:1].numel() + _OVERHEAD) <= _SMALL
-    if threads == 1 or not small:
+    if threads == 1 or len(x) * len(y) * (x[:1].numel() + _OVERHEAD) > _SMALL:
         yield
         return
     torch.set_num_threads(1)

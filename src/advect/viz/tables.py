@@ -141,9 +141,8 @@ def pairwise(found: Any) -> Figure:
         >>> figure.axes[0].get_yticklabels()[1].get_text() != "rings0"      # the moons are neighbours
         True
     """
-    is_result = hasattr(found, "names") and hasattr(found, "values")
     refuse_if(
-        not is_result,
+        not (hasattr(found, "names") and hasattr(found, "values")),
         "a figure of distances needs names",
         type(found).__name__,
         "Pass what ad.pairwise returned.",

@@ -148,8 +148,7 @@ class _Archive:
             "Store it, or name another one.",
         )
         info = self._infos[key]
-        is_stored = info.compress_type == zipfile.ZIP_STORED
-        if mapped and is_stored and info.file_size >= _LARGE:
+        if mapped and info.compress_type == zipfile.ZIP_STORED and info.file_size >= _LARGE:
             return self._map(info)
         check_size(self.path, info.file_size)
         with np.load(self.path, allow_pickle=False) as arrays:
