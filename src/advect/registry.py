@@ -14,7 +14,7 @@ from functools import cache, reduce
 from typing import Any
 from urllib.parse import quote, unquote
 
-from advect._util.checks import check_known, refuse_if
+from advect._util import check_known, refuse_if
 from advect._util.query import split, typed
 from advect.errors import InputError
 
@@ -130,10 +130,9 @@ def targets(kind: str) -> Iterator[tuple[str, Any]]:
 def parameters(target: Any) -> dict[str, inspect.Parameter]:
     """The keyword parameters of a class or function."""
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    signature = inspect.signature(target).parameters
     return {
         name: parameter
-        for name, parameter in signature.items()
+        for name, parameter in inspect.signature(target).parameters.items()
         if parameter.kind not in free and not name.startswith("_")
     }
 

@@ -5,10 +5,8 @@ import json
 import math
 import os
 import re
-from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from deadlines import within
@@ -51,8 +49,6 @@ BAD = [
     ["distance", A, B, "--dtype", "float16"],
     ["distance", A, B, "--memory-limit", "much"],
     ["distance", A, B, "--space", "unit"],
-    ["matrix", A],
-    ["matrix", A, B, "--space.scale", "pooled"],
     ["flow", A, B],
     ["flow", A, "-o", "run"],
     ["flow", "-o", "run"],
@@ -141,22 +137,6 @@ def test_data(answer, cli):
     assert found["classes"] == 3
     code, _, err = cli("data", "convert", A, "-o", "a.csv")
     assert code == 2 and "overwrite" in err
-
-
-def test_matrix_continues_where_it_stopped(answer, cli):
-    words = ["matrix", A, B, "toy:moons?n=20", "-o", "distances"]
-    found = answer(*words)
-    a, b = pair()
-    values = json.loads(Path("distances/distances.json").read_text())
-    assert values
-    assert {"distances.csv", "distances.html"} <= {p.name for p in Path("distances").iterdir()}
-    table = np.loadtxt("distances/distances.csv", delimiter=",", skiprows=1, usecols=(1, 2, 3))
-    assert table[0, 1] == pytest.approx(ad.otdd(a, b).value, rel=1e-6) and found["references"]
-    assert cli(*words)[0] == 2
-    Path("distances/distances.json").unlink()
-    stored = {path: path.stat().st_mtime_ns for path in Path("distances/pairs").iterdir()}
-    assert cli(*words, "-q")[0] == 0
-    assert stored == {path: path.stat().st_mtime_ns for path in Path("distances/pairs").iterdir()}
 
 
 def test_questions(answer, cli):
@@ -287,25 +267,6 @@ def test_unexpected_errors_are_failures(cli, monkeypatch):
     assert err.endswith("failed: RuntimeError: out of order\n")
 
 
-def test_a_run_has_a_page_while_it_goes_on(cli, monkeypatch):
-    module, pages, refresh = import_module("advect.cli.flow"), [], 'http-equiv="refresh"'
-    for name, value in (("_FIRST_PAGE", 0.0), ("_SHARE", math.inf)):
-        monkeypatch.setattr(module, name, value)
-
-    def look(self, step, call=module._LivePage.__call__):
-        call(self, step)
-        pages.append(Path("run/report.html").read_text())
-        if len(pages) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(module._LivePage, "__call__", look)
-    first = ("flow", A, B, "-o", "run", "--n-steps", 3, "--checkpoint-every", 1)
-    for words, code, status in ((first, 130, "interrupted"), (("resume", "run"), 0, "completed")):
-        assert cli(*words)[0] == code
-        assert all("running" in page and refresh in page for page in pages)
-        assert status in (last := Path("run/report.html").read_text()) and refresh not in last
-
-
 def test_control_characters_are_escaped(cli):
     Path("x.csv").write_text("a,label\n1,\x1b[31mred\n2,\x1b[31mred\n3,blue\n")
     code, out, err = cli("data", "info", "csv:x.csv?label=label")
@@ -340,7 +301,6 @@ def functions():
     """Every command, and the public function whose parameters it has."""
     public = {
         "distance": ad.otdd,
-        "matrix": ad.pairwise,
         "drift": ad.drift,
         "compare": ad.compare,
         "audit": ad.audit,
@@ -394,7 +354,6 @@ def test_large_datasets_are_drawn_or_refused(cli, monkeypatch):
     assert code == 0 and json.loads(out)["n_samples"] == [40, 40] and "at most 40" in err
     _, out, err = cli("distance", *big, "--json", "--max-samples", 60)
     assert json.loads(out)["n_samples"] == [60, 60] and "at most" not in err
-    assert "at most 40" in cli("matrix", *big)[2]
     assert "at most 40" in cli("compare", *big[:1], "toy:gaussians?seed=1", "--repeats", 2)[2]
     small = ("toy:gaussians?n=50", "toy:gaussians?n=50&seed=1")
     assert "at most" not in cli("compare", *small, "--repeats", 2)[2]

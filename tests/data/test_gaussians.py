@@ -11,8 +11,7 @@ from covering import examples
 from hypothesis import given, strategies as st
 
 import advect as ad
-from advect.data.laws import Diagonal, Factored, Full
-from advect.data.laws.linalg import centred, symmetric_root
+from advect.data.laws import Diagonal, Factored, Full, centred, symmetric_root
 
 
 def random_laws(k, d, rank=None, seed=0):

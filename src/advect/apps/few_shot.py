@@ -71,8 +71,7 @@ def _calibrated(task: Task) -> LabeledDataset:
 
 def relabeled_source(task: Task) -> LabeledDataset:
     """The classes of the source that have the names of the target's classes."""
-    names = {name: name for name in present(task.few)}
-    data = renamed(task.source, names, task.few.classes)
+    data = renamed(task.source, {name: name for name in present(task.few)}, task.few.classes)
     return data.subset(data.labeled).balanced()
 
 

@@ -19,19 +19,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_number, refuse_if
-from advect._util.memory import MemoryLimit, check_room
-from advect._util.result import Result, Table
+from advect._util import (
+    MemoryLimit,
+    Result,
+    Table,
+    check_count,
+    check_number,
+    check_room,
+    refuse_if,
+)
 from advect.apps.training import sample_figures
-from advect.cost import GroundCost
-from advect.cost.ground import check_features
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import law_rows, memberships, with_shared_laws
-from advect.data.laws import Gaussians
-from advect.data.laws.between import detached, geodesic
+from advect.cost import GroundCost, check_features
+from advect.data.labels import LabeledDataset, law_rows, memberships, with_shared_laws
+from advect.data.laws import Gaussians, detached, geodesic
 from advect.data.sampling import by_turns
-from advect.ot.exact import ExactOT
-from advect.ot.solver import Solver, check_solver
+from advect.ot import ExactOT, Solver, check_solver
 from advect.transport.distance import Distance, otdd
 from advect.transport.transport import check_dataset
 
@@ -227,14 +229,11 @@ def _soft_labels(data: LabeledDataset, rows: Tensor) -> Tensor:
     """Class probabilities of some samples, (n, k); zeros where there is no label."""
     if data.has_soft_labels:
         return memberships(data)[rows].double()
-    codes = torch.arange(len(data.classes), device=data.y.device)
-    return (data.y[rows, None] == codes).double()
+    return (data.y[rows, None] == torch.arange(len(data.classes), device=data.y.device)).double()
 
 
 def _most_likely(probabilities: Tensor) -> Tensor:
     """The class with the largest probability, the first of equal ones; −1 where more is unknown."""
-    unknown = 1 - probabilities.sum(dim=1, keepdim=True)
-    every = torch.cat([probabilities, unknown], dim=1)
-    largest = every >= every.amax(dim=1, keepdim=True) - _TIE
-    first = largest.to(torch.int64).argmax(dim=1)
+    every = torch.cat([probabilities, 1 - probabilities.sum(dim=1, keepdim=True)], dim=1)
+    first = (every >= every.amax(dim=1, keepdim=True) - _TIE).to(torch.int64).argmax(dim=1)
     return torch.where(first == probabilities.shape[1], -1, first)

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_known, refuse_if
-from advect._util.progress import Progress, track
-from advect._util.result import Result, Table
+from advect._util import Progress, Result, Table, check_count, check_known, refuse_if, track
 from advect.apps.label_methods import (
     METHODS,
     Calibration,
@@ -30,8 +28,7 @@ from advect.apps.training import check_one_space, joined, renamed, sample_figure
 from advect.classes.embedding import Embedded
 from advect.classes.pseudo import one_hot
 from advect.data.coerce import as_probabilities
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import require_classes
+from advect.data.labels import LabeledDataset, require_classes
 from advect.data.size import refuse_large
 from advect.spaces.steps import listed
 from advect.transport.transport import check_dataset

@@ -262,8 +262,7 @@ def calibrated(scores: np.ndarray, codes: np.ndarray, prior: float = 1.0) -> Cal
 
 def log_likelihoods(scores: np.ndarray, codes: np.ndarray, prior: float = 1.0) -> np.ndarray:
     """Log probabilities of the true classes at the fitted temperature, (m,)."""
-    probabilities = _scaled(scores, _fitted(scores, codes, prior))
-    return np.log(probabilities[np.arange(len(codes)), codes])
+    return np.log(_scaled(scores, _fitted(scores, codes, prior))[np.arange(len(codes)), codes])
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:

@@ -20,14 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import refuse_if
+from advect._util import AdvectError, InputError, refuse_if
 from advect._util.networks import BATCH, evaluate
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import estimated_laws
-from advect.errors import AdvectError, InputError
+from advect.data.labels import LabeledDataset, estimated_laws
 
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
 _MIN_AGREEMENT = 0.6  # κ above which a model is considered to recognize the data

@@ -19,20 +19,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import refuse_if
-from advect._util.memory import MemoryLimit, as_bytes
-from advect._util.progress import Progress, track
-from advect._util.result import Result, Table, plain
-from advect.cost import GroundCost
-from advect.cost.ground import check_cost
+from advect._util import (
+    InputError,
+    MemoryLimit,
+    Progress,
+    Result,
+    Table,
+    as_bytes,
+    plain,
+    refuse_if,
+    track,
+    write_atomically,
+)
+from advect.cost import GroundCost, check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.errors import InputError
 from advect.io.loading import load
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solver, check_solver
+from advect.ot import Sinkhorn, Solver, check_solver
 from advect.transport.distance import otdd
 from advect.transport.sampling_error import between_values, check_level, energy_error_of
 from advect.transport.transport import check_dataset, threads_for
@@ -118,8 +122,7 @@ class Pairwise(Result):
         value, error, freedom = (
             float(ClassTable(table, self.names, self.names)[one, other]) for table in tables
         )
-        away = check_level(level, freedom) * energy_error_of(value, error)
-        return between_values(value**2, away)
+        return between_values(value**2, check_level(level, freedom) * energy_error_of(value, error))
 
     def to_pandas(self) -> DataFrame:
         """The distances as a data frame with the names as index and columns."""

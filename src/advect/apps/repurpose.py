@@ -20,10 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util import defaults
-from advect._util.checks import check_known, refuse_if
-from advect._util.progress import Progress
-from advect._util.result import Result, Table
+from advect._util import Progress, Result, Table, check_known, defaults, refuse_if
 from advect.apps.models import (
     ANSWERS,
     Labeling,
@@ -35,14 +32,13 @@ from advect.apps.models import (
 from advect.apps.training import Choice, FlowOptions, folds_of, sample_figures
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching
-from advect.cost.labels import LabelCost
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import require_classes
+from advect.cost import LabelCost
+from advect.data.labels import LabeledDataset, require_classes, require_labels
 from advect.data.size import refuse_large
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap
 from advect.maps.base import check_columns
-from advect.ot.solver import Solver
+from advect.ot import Solver
 from advect.spaces.feature_space import as_dataset
 from advect.transport.transport import check_dataset
 

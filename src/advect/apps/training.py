@@ -16,20 +16,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_non_negative, check_positive, refuse_if
-from advect._util.progress import Progress, track
-from advect._util.result import Result, Table
-from advect.cost.ground import check_features
-from advect.cost.labels import LabelCost
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import memberships
+from advect._util import (
+    Progress,
+    Result,
+    Table,
+    check_count,
+    check_non_negative,
+    check_positive,
+    refuse_if,
+    track,
+)
+from advect.cost import LabelCost, check_features
+from advect.data.labels import LabeledDataset, memberships
 from advect.flows.choices import image_range
 from advect.flows.dynamics import Bounds, FeatureDriven, as_bounds
 from advect.flows.integrators import Euler
 from advect.flows.loop import Callback, FlowResult, flow
 from advect.maps import EntropicMap
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solver
+from advect.ot import Sinkhorn, Solver
 from advect.spaces.images import layout
 
 Classifier = Callable[[int], Any]  # from a seed to a new trainer

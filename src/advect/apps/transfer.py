@@ -16,10 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util import defaults
-from advect._util.checks import check_count, check_known, one_or_more, refuse_if
-from advect._util.progress import Progress
-from advect._util.result import Result, Table
+from advect._util import (
+    Progress,
+    Result,
+    Table,
+    check_count,
+    check_known,
+    defaults,
+    one_or_more,
+    refuse_if,
+)
 from advect.apps.few_shot import METHODS, Task, present, relabeled_source
 from advect.apps.training import (
     Choice,
@@ -36,15 +42,13 @@ from advect.apps.training import (
     sample_figures,
 )
 from advect.classes.matching import ClassMatching
-from advect.cost.labels import LabelCost
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import require_classes
+from advect.cost import LabelCost
+from advect.data.labels import LabeledDataset, require_classes, require_labels
 from advect.flows.callbacks import Recorder
 from advect.flows.choices import image_range
 from advect.flows.loop import Callback, FlowResult
 from advect.maps.base import Map
-from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.ot.solver import Solver
+from advect.ot import Relative, Sinkhorn, Solver
 from advect.transport.transport import check_dataset
 
 _SOLVER = Sinkhorn(Relative(defaults.FEW.epsilon), tol=defaults.FEW.tol)

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_known, check_methods, refuse_if
+from advect._util import InputError, check_known, check_methods, refuse_if
 from advect._util.query import guess, split
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 
 NAMES = ("spectral", "kmeans", "dbscan")
 _MAX_SPECTRAL = 10_000  # samples for spectral clustering; the others join their nearest neighbours
@@ -107,8 +106,7 @@ def clusters(
         centres = np.stack([points[previous == name].mean(axis=0) for name in names])
         options |= {"n_init": 1, "init": centres}
     if clusterer == "spectral" and k is not None:
-        draws = np.random.default_rng(seed)
-        rows = np.sort(draws.permutation(rows)[:_MAX_SPECTRAL])
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:_MAX_SPECTRAL])
         inputs = spectral_coordinates(points[rows], k, seed)
     try:
         with warnings.catch_warnings():

@@ -12,11 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from advect._util.checks import check_count, check_finite, check_known, check_methods, refuse_if
+from advect._util import (
+    InputError,
+    check_count,
+    check_finite,
+    check_known,
+    check_methods,
+    refuse_if,
+)
 from advect._util.networks import evaluate
 from advect.classes.clustering import seeded
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.spaces.images import layout
 from advect.spaces.steps import Scale
 from advect.transport.transport import check_dataset

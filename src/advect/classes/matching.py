@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import refuse_if
-from advect.cost import GroundCost
-from advect.cost.ground import check_cost
+from advect._util import refuse_if
+from advect.cost import GroundCost, check_cost
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.transport.class_tables import otdd_classes

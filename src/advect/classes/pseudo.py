@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_positive, refuse_if
+from advect._util import check_count, check_positive, refuse_if
 from advect.classes.clustering import (
     clusters,
     join_nearest,

@@ -22,14 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, refuse_if
-from advect._util.result import Result, Table
+from advect._util import Result, Table, check_count, refuse_if
 from advect.cost import GroundCost, NoLabels
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import diagonal_laws, require_classes
-from advect.ot.cost import Cost
-from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.ot.solver import Solver, check_solver
+from advect.data.labels import LabeledDataset, diagonal_laws, require_classes, require_labels
+from advect.ot import Cost, Relative, Sinkhorn, Solver, check_solver
 from advect.transport.transport import Transport, check_dataset
 
 _EPSILON = 0.03  # of the mean cost

@@ -25,12 +25,10 @@ from cyclopts.argument import update_argument_collection
 
 import advect
 import advect.registry as registry
-from advect._util.checks import refuse_if
-from advect._util.result import visible
+from advect._util import AdvectError, InputError, refuse_if, visible
 from advect.cli import ask, flow, look, measure, use
 from advect.cli.options import TABLES
 from advect.cli.session import BAD_INPUT, DONE, FAILED, INPUTS, INTERRUPTED, Exit, say
-from advect.errors import AdvectError, InputError
 from advect.registry import as_text
 
 _OF_INPUT = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR)  # errors of paths
@@ -71,7 +69,7 @@ _DATA = {"info": measure.info, "list": measure.list_names, "convert": measure.co
 GROUPS = ("Data and distances", "Data quality", "Flows", "Applications", "Runs", "More")
 COMMANDS = (
     Command("data", "Data and distances", "Describe, list and convert datasets.", _DATA),
-    *(_command("Data and distances", run) for run in (measure.distance, measure.matrix)),
+    _command("Data and distances", measure.distance),
     *(_command("Data quality", run) for run in (ask.drift, ask.compare, ask.audit)),
     *(_command("Flows", run) for run in (ask.suggest, flow.flow, flow.resume)),
     *(_command("Applications", run) for run in (use.transfer, use.label, ask.adapt)),

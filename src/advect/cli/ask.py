@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 import advect as ad
-from advect._util.atomic import write_atomically
+from advect._util import write_atomically
 from advect.cli.flow import choose
 from advect.cli.options import (
     ASK,
@@ -97,9 +97,8 @@ def compare(
     with session(run) as running:
         running.file("out", out, ".csv")
         names = [name for name in (synthetic, real, held_out) if name is not None]
-        sets = running.sampled(running.in_space(*map(running.load, names)), "search", *names)
         result = ad.compare(
-            *sets,
+            *running.sampled(running.in_space(*map(running.load, names)), "search", *names),
             cost=None if cost is None else running.cost(cost),
             repeats=repeats,
             level=level,
@@ -147,9 +146,8 @@ def audit(
             seed=run.seed,
             progress=running.progress,
         )
-        known_data = None if reference is None else raw[1]
         result = dataclasses.replace(
-            result, data=raw[0], reference=known_data
+            result, data=raw[0], reference=None if reference is None else raw[1]
         )  # in the user's units
         clean = result.data.without(result.suspects)
         running.write("out", lambda path: write_table(path, result))

@@ -1,41 +1,27 @@
-"""``advect data``, ``advect distance`` and ``advect matrix``: datasets and the distances between them."""
+"""``advect data`` and ``advect distance``: datasets and the distance between two."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 import advect as ad
 import advect.registry as registry
-from advect._util.checks import refuse_if
-from advect._util.result import Table
+from advect._util import Table
 from advect.cli.options import (
     ASK,
-    OUTPUT,
-    PAIR,
     PRINT,
     RUN,
     Ask,
     Cost,
     MemoryLimit,
     Out,
-    Pair,
     Print,
     Run,
     Solver,
 )
 from advect.cli.session import (
-    FAILED,
-    Exit,
     Facts,
-    Session,
-    check_free_file,
-    say,
     session,
-    short_names,
-    write_json,
 )
 
 
@@ -50,8 +36,7 @@ def info(reference: str, *, run: Run = RUN) -> None:
         advect data info 'csv:pets.csv?label=kind'
     """
     with session(run) as running:
-        facts = _facts(running.load(reference))
-        running.finish(Facts({"reference": reference, **facts}))
+        running.finish(Facts({"reference": reference, **_facts(running.load(reference))}))
 
 
 def list_names(*, output: Print = PRINT) -> None:
@@ -85,7 +70,6 @@ def _facts(data: Any) -> dict[str, Any]:
     from advect.data.dataset import has_classes
 
     classes = has_classes(data)
-    even = bool((data.weights - 1 / len(data)).abs().max() < 1e-12)
     facts: dict[str, Any] = {
         "n": len(data),
         "sample_shape": list(data.sample_shape),
@@ -95,7 +79,7 @@ def _facts(data: Any) -> dict[str, Any]:
         "unlabeled": int((~data.labeled).sum()),
         "columns": None if data.columns is None else list(data.columns),
         "range": [float(data.x.min()), float(data.x.max())],
-        "weights": "even" if even else "uneven",
+        "weights": "even" if bool((data.weights - 1 / len(data)).abs().max() < 1e-12) else "uneven",
         "soft_labels": data.has_soft_labels,
     }
     if data.targets is not None:
@@ -130,92 +114,4 @@ def distance(
         result = ad.otdd(a, b, cost=ground, solver=method, memory_limit=memory_limit)
         if method.reach is not None:
             facts["mass_left"] = result.mass_left
-        title = f"{source} and {target}"
-        running.finish(result, facts, title=title, converged=result.converged)
-
-
-def matrix(
-    *references: str,
-    out: Annotated[
-        Path | None,
-        Parameter(alias="-o", group=OUTPUT, help="Directory for distances.json, .csv and .html."),
-    ] = None,
-    solver: Solver = None,
-    cost: Cost = None,
-    n_jobs: Annotated[
-        int, Parameter(alias="-j", help="Number of parallel jobs; -1 uses all cores.")
-    ] = 1,
-    memory_limit: MemoryLimit = None,
-    run: Pair = PAIR,
-) -> None:
-    """Compute the distances between all pairs of several datasets.
-
-    With -o, finished pairs are stored, and an interrupted command computes only the missing ones.
-
-    Args:
-        references: Two or more datasets.
-
-    Example:
-        advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances
-    """
-    refuse_if(
-        len(references) < 2,
-        "a matrix needs two or more datasets",
-        f"{len(references)} dataset",
-        "Add references.",
-    )
-    with session(run) as running:
-        directory = None if out is None else out.expanduser()
-        if directory is not None:
-            check_free_file(directory / "distances.json", run.overwrite)
-        sets = _in_one_space(references, run.space or {}, running)
-        method = registry.make("solver", solver or {})
-        sets = running.sampled(sets, "distance", *references, solver=method)
-        result = ad.pairwise(
-            dict(zip(short_names(references), sets, strict=True)),
-            cost=running.cost(cost, *sets),
-            solver=method,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            store=None if directory is None else directory / "pairs",
-            progress=running.progress,
-        )
-        if directory is not None and not result.errors:
-            check_free_file(directory / "distances.json", run.overwrite)
-            _write_matrix(directory, result)
-        facts, converged = {"references": list(references)}, bool(result.converged.all())
-        running.finish(result, facts, converged=converged, out=directory)
-        for pair, message in result.errors.items():
-            say(f"failed: {' and '.join(pair)}: {message}")
-        if result.errors:
-            raise Exit(FAILED)
-
-
-def _write_matrix(directory: Path, result: Any) -> None:
-    import pandas as pd
-
-    from advect._util.atomic import write_atomically
-
-    table = pd.DataFrame(result.values, index=result.names, columns=result.names)
-    write_atomically(directory / "distances.csv", table.to_csv().encode())
-    result.report(directory / "distances.html")
-    write_json(directory / "distances.json", result.to_dict())
-
-
-def _in_one_space(
-    references: tuple[str, ...], space: dict[str, str], running: Session
-) -> list[ad.LabeledDataset]:
-    """All datasets in one space: unchanged if they fit, images in the size and colors of the largest."""
-    from advect.spaces.feature_space import in_space_of_largest
-
-    refuse_if(
-        {"project", "columns"} & space.keys()
-        or space.get("scale", "none") not in ("none", "each", "unit"),
-        "this option needs exactly two datasets",
-        "space.scale, space.project or space.columns",
-        "Convert them first with advect data convert, or use space.size and space.channels.",
-    )
-    sets = [running.load(reference) for reference in references]
-    if len({data.sample_shape for data in sets}) == 1 and not space:
-        return sets
-    return in_space_of_largest(sets, running.space)
+        running.finish(result, facts, title=f"{source} and {target}", converged=result.converged)

@@ -25,12 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import advect as ad
 import advect.registry as registry
-from advect._util import query
-from advect._util.atomic import is_leftover, remove, set_aside
-from advect._util.checks import refuse_if
+from advect._util import InputError, is_leftover, query, refuse_if, remove, set_aside
 from advect.cli.options import TABLES, FlowSettings
 from advect.cli.session import check_parents
-from advect.errors import InputError
 from advect.registry import as_text
 
 if TYPE_CHECKING:
@@ -84,8 +81,7 @@ class RunConfig:
         for name in OBJECTS:
             table[name] = {key: _native(text) for key, text in (table[name] or {}).items()}
         values = {name: value for name, value in table.items() if value not in (None, {})}
-        ordered = dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS))
-        return tomlkit.dumps(ordered)
+        return tomlkit.dumps(dict(sorted(values.items(), key=lambda item: item[0] in OBJECTS)))
 
     @classmethod
     def read(cls, directory: Path) -> RunConfig:

@@ -19,12 +19,20 @@ from typing import Any
 
 import advect as ad
 import advect.registry as registry
-from advect._util import query
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_known, refuse_if
-from advect._util.result import Result, plain, show, visible
+from advect._util import (
+    ConvergenceWarning,
+    InputError,
+    Result,
+    check_count,
+    check_known,
+    plain,
+    query,
+    refuse_if,
+    show,
+    visible,
+    write_atomically,
+)
 from advect.cli.options import Output, Reading, Table
-from advect.errors import ConvergenceWarning, InputError
 
 INPUTS: ContextVar[dict[str, str]] = ContextVar("INPUTS", default={})  # noqa: B039 (never changed)
 DONE, FAILED, BAD_INPUT, NOT_CONVERGED, DRIFTED, INTERRUPTED = 0, 1, 2, 3, 4, 130

@@ -9,9 +9,7 @@ from typing import Any
 
 import advect as ad
 import advect.registry as registry
-from advect._util import query
-from advect._util.checks import check_known
-from advect.errors import InputError
+from advect._util import InputError, check_known, query
 
 _KINDS = ("functional", "potential", "interaction")
 _DISTANCES = ("otdd", "sliced", "class-mmd")
@@ -39,8 +37,7 @@ class Term:
         match = _WEIGHT.fullmatch(text)
         weight, rest = (float(match["weight"]), match["rest"]) if match else (1.0, text.strip())
         name, _, options = rest.partition("?")
-        known = [name for kind in _KINDS for name in registry.names(kind)]
-        check_known("functional", name, known)
+        check_known("functional", name, [name for kind in _KINDS for name in registry.names(kind)])
         return cls(name, weight, query.split(options, text))
 
     @property

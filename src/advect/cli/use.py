@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 import advect as ad
-from advect._util import defaults
-from advect._util.atomic import atomic_directory, write_atomically
+from advect._util import atomic_directory, defaults, write_atomically
 from advect.cli.options import ASK, OUTPUT, PAIR, Ask, Embedding, Flag, Out, Pair, Report
 from advect.cli.rundir import check_free
 from advect.cli.session import DATA_FILES, session, write_json
@@ -117,9 +116,8 @@ def label(
         running.file("labeled", labeled, *DATA_FILES)
         raw = running.load(pool)
         data = raw.replace(y=raw.y.new_full((len(raw),), -1)) if relabel else raw
-        sets = running.in_space(data, *([] if few is None else [running.load(few)]))
         result = ad.apps.label(
-            *sets,
+            *running.in_space(data, *([] if few is None else [running.load(few)])),
             embedding=running.embedding(embedding),
             method=method,
             max_samples=running.most(pool, *([] if few is None else [few])),
@@ -133,8 +131,7 @@ def label(
         some = labels.subset(sure.nonzero()[0])
         running.write("out", lambda path: write_atomically(path, _label_table(result, sure)))
         running.write("labeled", lambda path: some.save(path, overwrite=run.overwrite))
-        shown = dataclasses.replace(result, dataset=labels)
-        running.finish(shown, title=f"Labels of {pool}")
+        running.finish(dataclasses.replace(result, dataset=labels), title=f"Labels of {pool}")
 
 
 def _label_table(result: Any, sure: Any) -> bytes:

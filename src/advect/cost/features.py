@@ -20,13 +20,11 @@ from typing import Any, ClassVar, Protocol, cast
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_methods, refuse_if
+from advect._util import InputError, check_finite, check_methods, refuse_if
 from advect.cost.labels import LabelTable
 from advect.data.dataset import LabeledDataset
-from advect.data.laws.linalg import mass_centre
-from advect.errors import InputError
-from advect.ot.cost import Rows
-from advect.ot.plan import Index, Plan
+from advect.data.laws import mass_centre
+from advect.ot import Index, Plan, Rows
 
 _ROWS = 512  # entries of a block of products
 _WIDTH = 16  # columns of which products take a multiple: others take half as long again
@@ -265,8 +263,7 @@ class PointPair:
             del parts
             v = joined[:, : widths[0]]  # the same, without a second copy
             u = v if self.y is self.x else u
-            product = plan.times(joined)
-            image, far, rows, *rest = product[:, : sum(widths)].split(widths, dim=1)
+            image, far, rows, *rest = plan.times(joined)[:, : sum(widths)].split(widths, dim=1)
             value = (rows * squares[0]).double().sum() + far.double().sum()
             for ends in zip(u.split(_ROWS), image.split(_ROWS), strict=True):
                 value -= 2 * torch.linalg.vecdot(*ends).double().sum()

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from advect._util import defaults
-from advect._util.checks import check_non_negative
+from advect._util import InputError, check_non_negative, defaults
 from advect.cost.features import (
     Embeds,
     FeatureCost,
@@ -28,9 +27,7 @@ from advect.cost.label_costs import NoLabels, as_label_cost
 from advect.cost.labels import FEW_LAWS, Bures, LabelCost, label_table
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import require_targets
-from advect.errors import InputError
+from advect.data.labels import LabeledDataset, require_targets
 
 
 @dataclass(frozen=True)
@@ -62,11 +59,11 @@ class GroundCost:
     label: LabelCost | Callable[[LabeledDataset, LabeledDataset], Tensor] = Bures()
     label_weight: float = defaults.LOOK.label_weight
 
-    if TYPE_CHECKING:  # set once, and no fields
-        feature_cost: ClassVar[FeatureCost]
-        label_cost: ClassVar[LabelCost]
-        has_labels: ClassVar[bool]
-        parts: ClassVar[tuple[FeatureCost, LabelCost, float]]
+    # set once, and no fields
+    feature_cost: ClassVar[FeatureCost]
+    label_cost: ClassVar[LabelCost]
+    has_labels: ClassVar[bool]
+    parts: ClassVar[tuple[FeatureCost, LabelCost, float]]
 
     def __post_init__(self) -> None:
         check_non_negative("label_weight", self.label_weight)

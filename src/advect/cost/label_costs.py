@@ -11,14 +11,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_methods, refuse_if
+from advect._util import check_methods, refuse_if
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import label_samples
-from advect.data.laws.linalg import squared_distances, squared_gaps
-from advect.ot.divergence import solve_divergence
-from advect.ot.exact import ExactOT
-from advect.ot.solver import Solver, check_solver, debiased, envelope
+from advect.data.labels import LabeledDataset, label_samples, require_labels
+from advect.data.laws import squared_distances, squared_gaps
+from advect.ot import ExactOT, Solver, check_solver, debiased, envelope, solve_divergence
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import diagonal_laws, law_rows
-from advect.data.laws import Gaussians, bures
-from advect.data.laws.covariance import Factored
-from advect.data.laws.wasserstein import SMALL_FACTORS
-from advect.errors import InputError
-from advect.ot.plan import Index, Plan
+from advect._util import InputError, check_finite
+from advect.data.labels import LabeledDataset, diagonal_laws, law_rows
+from advect.data.laws import SMALL_FACTORS, Factored, Gaussians, bures
+from advect.ot import Index, Plan
 
 # laws of the target up to which a thin product with the table is cheaper than looking it up
 FEW_LAWS = 64
@@ -170,8 +166,7 @@ class LabelTable:
         result = torch.zeros_like(self.distances, requires_grad=False)
         for rows, columns, part in plan.pieces():
             part = part.to(result.dtype)
-            sums = self.sides[1].at(columns).sums(part.T).T
-            result += self.sides[0].at(rows).sums(sums)
+            result += self.sides[0].at(rows).sums(self.sides[1].at(columns).sums(part.T).T)
         return result
 
     def contract(self, plan: Plan, by_law: Tensor | None) -> Tensor:
@@ -323,8 +318,7 @@ class Bures(LabelCost):
         laws_b = laws_a
         if source is not target:
             laws_b = diagonal_laws(target) if self.diagonal else target.laws()
-        mixed = laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal
-        if mixed and laws_a.dim > 64:
+        if laws_a.covariance.is_diagonal != laws_b.covariance.is_diagonal and laws_a.dim > 64:
             raise InputError(
                 "diagonal laws against full ones need d × d matrices for each pair",
                 f"d = {laws_a.dim}",
@@ -351,8 +345,7 @@ class Bures(LabelCost):
             torch.cat([part.means for part in laws]), Factored(rows, sizes + factors[1].sizes)
         )
         dtype, k = torch.promote_types(source.x.dtype, target.x.dtype), len(sizes)
-        rtol = 0.0 if dtype == torch.float64 else SINGLE_LABELS
-        table = bures(every, every, rtol=rtol).to(dtype)
+        table = bures(every, every, rtol=0.0 if dtype == torch.float64 else SINGLE_LABELS).to(dtype)
         return table[:k, k:], table[:k, :k], table[k:, k:]
 
     def coordinates(self, data: LabeledDataset) -> tuple[Tensor, ...]:
@@ -404,6 +397,5 @@ def label_table(
     sides = []
     for data, size in zip((source, target), distances.shape, strict=True):
         shares = data.probabilities
-        codes = law_rows(data) if shares is None else data.y
-        sides.append(Assignment(size, codes, shares))
+        sides.append(Assignment(size, law_rows(data) if shares is None else data.y, shares))
     return LabelTable(distances, (sides[0], sides[1]), weight, within, symmetric)

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind, check_non_negative, refuse_if
+from advect._util import check_kind, check_non_negative, refuse_if
 from advect.cost.features import FeatureCost
 from advect.cost.label_costs import NoLabels
 from advect.cost.labels import LabelCost
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.laws.linalg import mass_centre
-from advect.ot.sinkhorn import Relative
+from advect.data.laws import mass_centre
+from advect.ot import Relative
 
 _ROWS = 4096  # that are in float64 at a time
 _STATE = "name_penalty"
@@ -113,8 +113,7 @@ class ByName(LabelCost):
     def _of_names(self, source: LabeledDataset, target: LabeledDataset) -> Tensor:
         penalty: Any = self.penalty
         if type(penalty) is Relative:  # asked by itself: of these two datasets
-            points = (source.x.detach(), target.x.detach())
-            penalty = _absolute(penalty, points, source, target)
+            penalty = _absolute(penalty, (source.x.detach(), target.x.detach()), source, target)
         dtype = torch.promote_types(source.x.dtype, target.x.dtype)
         names = [tuple(map(spelled, data.classes)) for data in (source, target)]
         return penalty * _differ(names[0], names[1], source.x.device, dtype)
@@ -132,8 +131,7 @@ def _differ(
 def spelled(name: Hashable) -> str:
     """A class name as it is compared: as text, whole numbers without a point."""
     plain: Any = name
-    whole = type(plain) is float and plain.is_integer()
-    return str(int(plain)) if whole else str(plain)
+    return str(int(plain)) if type(plain) is float and plain.is_integer() else str(plain)
 
 
 def unmatched_classes(data: LabeledDataset, other: LabeledDataset) -> list[str]:

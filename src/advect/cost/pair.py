@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.memory import readable
+from advect._util import readable, refuse_if
 from advect.cost.features import FeatureCost, PointPair, largest_length
 from advect.cost.labels import (
     FEW_LAWS,
@@ -23,10 +22,8 @@ from advect.cost.labels import (
     label_table,
     n_laws,
 )
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import law_rows, with_class_laws, with_shared_laws
-from advect.ot.cost import BlockedCost
-from advect.ot.plan import DensePlan, Plan
+from advect.data.labels import LabeledDataset, law_rows, with_class_laws, with_shared_laws
+from advect.ot import BlockedCost, DensePlan, Plan
 
 
 class Sizes(NamedTuple):
@@ -243,8 +240,7 @@ class PairCost:
         # Labels: means are rounded at the origin, covariances in the dtype of x.
         weight, wide = self.label_weight, torch.finfo(torch.float64).eps
         own = max(torch.finfo(data.x.dtype).eps for data in (self.source, self.target))
-        count = max(len(self.source), len(self.target))
-        means = (own + wide * math.sqrt(count)) * 2 * far
+        means = (own + wide * math.sqrt(max(len(self.source), len(self.target)))) * 2 * far
         # Label distances are differences of squared means and traces of this size.
         error += (4 * own + 16 * wide) * weight * reach**2
         error += (4 * unit + (SINGLE_LABELS if own > wide else 0.0)) * labels

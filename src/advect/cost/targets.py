@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import InputError, refuse_if
 from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import require_targets
-from advect.errors import InputError
+from advect.data.labels import LabeledDataset, require_targets
 
 
 @dataclass(frozen=True)
@@ -145,5 +143,4 @@ def _spreads(parts: list[Tensor], masses: list[Tensor]) -> Tensor:
 
 def column_variances(x: Tensor, mass: Tensor) -> Tensor:
     """The variance of each column, exactly 0 for a constant one."""
-    varies = (x.amax(dim=0) > x.amin(dim=0)).double()
-    return varies * (mass @ (x - mass @ x).square())
+    return (x.amax(dim=0) > x.amin(dim=0)).double() * (mass @ (x - mass @ x).square())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 
 
 def pack_name(name: Any, *, strict: bool = True) -> Any:
@@ -26,11 +25,6 @@ def pack_name(name: Any, *, strict: bool = True) -> Any:
 def pack_any(name: Any) -> Any:
     """A class name as a JSON value, or its text if JSON has none."""
     return pack_name(name, strict=False)
-
-
-def stored_name(name: Hashable) -> Any:
-    """A class name as it is read from a run: as text if it has no JSON value."""
-    return unpack_name(pack_any(name))
 
 
 def unpack_name(name: Any) -> Any:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advect._util.checks import refuse_if
-from advect._util.result import Table
+from advect._util import Table, refuse_if
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import (
+from advect._util import (
+    InputError,
     check_finite,
     check_known,
     check_weights,
@@ -18,7 +19,6 @@ from advect._util.checks import (
     refuse_if,
 )
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 from advect.io.formats.content import class_names, plain
 
 _SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)

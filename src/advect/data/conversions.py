@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from advect._util.checks import check_known, one_or_more, refuse_if
-from advect._util.progress import Progress
-from advect._util.result import Table as Facts
+from advect._util import Progress, Table as Facts, check_known, one_or_more, refuse_if
 from advect.data.coerce import ALL
 from advect.data.sampling import Subsets
 from advect.io import exchange

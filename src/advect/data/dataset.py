@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, missing_labels, refuse_if
+from advect._util import InputError, check_finite, missing_labels, refuse_if
 from advect.data.coerce import (
     ALL,
     as_class_names,
@@ -25,10 +25,8 @@ from advect.data.coerce import (
     check_soft_laws,
 )
 from advect.data.conversions import Conversions
-from advect.data.laws import Gaussians, estimate_gaussians, group_shares
-from advect.data.laws.gaussians import estimate_soft
+from advect.data.laws import Gaussians, estimate_gaussians, estimate_soft, group_shares
 from advect.data.sampling import BY_ROW, as_index
-from advect.errors import InputError
 from advect.io.formats import Table
 
 
@@ -337,8 +335,7 @@ def _checked_changes(data: LabeledDataset, changes: dict[str, Any]) -> dict[str,
             "Change probabilities along with the samples or classes, or take data.hard() first.",
         )
     if n != len(data) or "weights" in changes:
-        weights = changes.get("weights", data.weights)
-        changes["weights"] = as_weights(weights, y, len(names), soft)
+        changes["weights"] = as_weights(changes.get("weights", data.weights), y, len(names), soft)
     if changes.keys() & {"x", "y", "classes", "law", "law_index"}:
         law, law_index = changes.get("law", data.law), changes.get("law_index", data.law_index)
         changes |= as_law(law, law_index, y, len(names), dim)

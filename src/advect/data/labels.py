@@ -1,11 +1,11 @@
-"""Functions of the labels of a dataset."""
+"""The labeled dataset, and functions of its labels."""
 
 from __future__ import annotations
 
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import refuse_if
+from advect._util import InputError, refuse_if
 from advect.data.dataset import (
     LabeledDataset,
     law_rows,
@@ -13,11 +13,10 @@ from advect.data.dataset import (
     require_labels,
     with_shared_laws,
 )
-from advect.data.laws import Gaussians
-from advect.data.laws.gaussians import class_rows
-from advect.errors import InputError
+from advect.data.laws import Gaussians, class_rows
 
 __all__ = [
+    "LabeledDataset",
     "diagonal_laws",
     "estimated_laws",
     "label_samples",
@@ -27,6 +26,7 @@ __all__ = [
     "occurring_classes",
     "require_classes",
     "require_hard",
+    "require_labels",
     "require_targets",
     "with_class_laws",
     "with_shared_laws",

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import (
+from advect._util import (
+    InputError,
     check_count,
     check_methods,
     check_positive,
@@ -22,7 +23,6 @@ from advect._util.checks import (
 )
 from advect.data.coerce import as_class_weights, as_tensor, balanced_weights
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 
 if TYPE_CHECKING:
     from advect.io.formats import Table

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from advect._util.checks import check_count, refuse_if
+from advect._util import check_count, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 

@@ -18,12 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, refuse_if
+from advect._util import InputError, check_count, refuse_if, write_atomically
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
 from advect.data.laws import Covariance, Gaussians
-from advect.errors import InputError
 from advect.io.formats import Table
 
 _ENTRY = "advect"  # of the header, for checksum and facts
@@ -92,8 +90,7 @@ def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
     """A checksum of the facts, and of names, kinds, shapes and numbers of the tensors."""
     total = zlib.crc32(facts.encode())
     for name, values in sorted(tensors.items()):
-        head = f"{name} {values.dtype} {tuple(values.shape)}"
-        total = zlib.crc32(head.encode(), total)
+        total = zlib.crc32(f"{name} {values.dtype} {tuple(values.shape)}".encode(), total)
         numbers = values.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         total = zlib.crc32(numbers, total)
     return f"{total:08x}"

@@ -13,10 +13,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from advect._util.checks import check_count, check_methods, check_positive, refuse_if
+from advect._util import (
+    Bar,
+    Shown,
+    check_count,
+    check_methods,
+    check_positive,
+    refuse_if,
+    time_left,
+)
 from advect._util.lock import Hold
-from advect._util.progress import Bar, time_left
-from advect._util.shown import Shown
 from advect.data.dataset import LabeledDataset
 from advect.flows.snapshots import CHECKPOINTS, Snapshot, load_checkpoints, save_snapshot
 from advect.flows.steps import Step

@@ -12,24 +12,28 @@ from typing import Any, NamedTuple
 
 import torch
 
-from advect._util import defaults
+from advect._util import Result, as_bytes, defaults, readable, show
 from advect._util.defaults import USE
-from advect._util.memory import as_bytes, readable
-from advect._util.result import Result, show
-from advect.cost import Bures, ByName, GroundCost, MeansOnly, NoLabels
-from advect.cost.ground import check_features
-from advect.cost.labels import LabelCost
-from advect.cost.names import same_names, spelled
-from advect.cost.targets import TargetValues
+from advect.cost import (
+    Bures,
+    ByName,
+    GroundCost,
+    LabelCost,
+    MeansOnly,
+    NoLabels,
+    TargetValues,
+    check_features,
+    same_names,
+    spelled,
+)
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.data.laws.linalg import squared_distances
+from advect.data.laws import squared_distances
 from advect.data.size import drawn
 from advect.flows.dynamics import Dynamics, FeatureDriven
 from advect.flows.integrators import Euler, Integrator
 from advect.functionals import OTDD
+from advect.ot import Relative, Sinkhorn, Solver
 from advect.ot.minibatch import MiniBatch
-from advect.ot.sinkhorn import Relative, Sinkhorn
-from advect.ot.solver import Solver
 from advect.spaces.images import brightness_range
 from advect.transport.transport import check_dataset
 
@@ -175,8 +179,7 @@ def suggest_label(
     """The label cost as object and as text, with the reason."""
     sides = (source, target)
     if any(data.targets is not None and not has_classes(data) for data in sides):
-        sizes = {None if data.targets is None else data.targets[0].numel() for data in sides}
-        if len(sizes) == 1:
+        if len({None if data.targets is None else data.targets[0].numel() for data in sides}) == 1:
             return TargetValues(), "TargetValues", "labels are numbers"
         return (
             NoLabels(),

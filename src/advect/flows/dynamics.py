@@ -17,13 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known, one_or_more, refuse_if
+from advect._util import InputError, check_count, check_known, one_or_more, refuse_if
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import law_rows, require_classes, require_targets, with_class_laws
+from advect.data.labels import (
+    LabeledDataset,
+    law_rows,
+    require_classes,
+    require_labels,
+    require_targets,
+    with_class_laws,
+)
 from advect.data.laws import Gaussians
-from advect.errors import InputError
 from advect.flows.law_motion import MOTIONS, LawMotion, Tensors
 
 Bounds = tuple[float | Sequence[float] | None, float | Sequence[float] | None] | None
@@ -168,8 +173,7 @@ class _Joint(_Features):
         return {"x": rho.x, **self.motion(rho).parameters(_laws(rho))}
 
     def attach(self, rho: LabeledDataset, parameters: Tensors) -> LabeledDataset:
-        law = self.motion(rho).attach(_laws(rho), parameters)
-        return rho._replace(x=parameters["x"], law=law)
+        return rho._replace(x=parameters["x"], law=self.motion(rho).attach(_laws(rho), parameters))
 
     def velocity(self, rho: LabeledDataset, gradient: Tensors) -> Tensors:
         laws, motion = _laws(rho), self.motion(rho)
@@ -338,10 +342,9 @@ def as_bounds(bounds: Any) -> Bounds:
     if bounds is None:
         return None
     with suppress(TypeError, ValueError):
-        pairs = zip(bounds, (-math.inf, math.inf), strict=True)
         ends = [
             np.nan_to_num(np.asarray(end, float), nan=free, posinf=math.inf, neginf=-math.inf)
-            for end, free in pairs
+            for end, free in zip(bounds, (-math.inf, math.inf), strict=True)
         ]
         if (ends[0] < ends[1]).all():
             low, high = (tuple(end.ravel().tolist()) if end.ndim else float(end) for end in ends)

@@ -155,8 +155,7 @@ def _check_answer(functional: Functional, terms: Tensors, state: State) -> None:
 
 def shapes(tensors: Any) -> dict[str, Any]:
     """The shape of each tensor by name, and the type of anything else."""
-    named = tensors if isinstance(tensors, dict) else {"all": tensors}
     return {
         name: tuple(value.shape) if torch.is_tensor(value) else type(value).__name__
-        for name, value in named.items()
+        for name, value in (tensors if isinstance(tensors, dict) else {"all": tensors}).items()
     }

@@ -15,8 +15,7 @@ from typing import ClassVar
 
 import torch
 
-from advect._util import defaults
-from advect._util.checks import check_non_negative, check_positive, refuse_if
+from advect._util import check_non_negative, check_positive, defaults, refuse_if
 from advect.flows.field import EvaluatedState, Field, first_order_decrease
 from advect.flows.law_motion import Tensors
 
@@ -118,9 +117,6 @@ class _Sized(Integrator):
             return check_positive(f"step_size at step {step}", self.step_size(step))
         return self.step_size
 
-    def _zeros(self, parameters: Tensors) -> Tensors:
-        return {name: torch.zeros_like(value) for name, value in parameters.items()}
-
 
 def _check_share(name: str, value: float) -> None:
     is_share = check_non_negative(name, value) < 1
@@ -182,8 +178,7 @@ class Heun(_Sized):
         corrected = field.move(current, {name: size / 2 * (v[name] + v_end[name]) for name in v})
         # Where the field turns back, the corrector is short and its own first-order decrease is as small
         # as what it gains. A step control therefore compares with the decrease along the predictor.
-        decrease = first_order_decrease(current, predicted)
-        return replace(corrected, expected_decrease=decrease), state
+        return replace(corrected, expected_decrease=first_order_decrease(current, predicted)), state
 
 
 @dataclass(frozen=True)
@@ -246,7 +241,8 @@ class Momentum(_Sized):
     momentum: float = 0.9
     nesterov: bool = False
 
-    init = _Sized._zeros
+    def init(self, parameters: Tensors) -> Tensors:
+        return {name: torch.zeros_like(value) for name, value in parameters.items()}
 
     def displace(
         self, velocity: Tensors, state: Tensors, step: int, generator: torch.Generator | None

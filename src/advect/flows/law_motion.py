@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians
-from advect.data.laws.covariance import symmetric_root
+from advect.data.laws import Covariance, Diagonal, Factored, Full, Gaussians, symmetric_root
 
 Tensors = dict[str, Tensor]  # what moves, by name
 
@@ -59,8 +58,7 @@ class LawMotion:
     def move(self, laws: Gaussians, displacement: Tensors) -> Gaussians:
         """The laws after a displacement."""
         # μ ← μ + Δμ, and S through the tensor that represents it (algorithms 2 and 3).
-        parameters = self.parameters(laws)
-        moved = {name: value + displacement[name] for name, value in parameters.items()}
+        moved = {name: value + displacement[name] for name, value in self.parameters(laws).items()}
         moved[self.name] = self.project(moved[self.name])
         return self.attach(laws, moved)
 

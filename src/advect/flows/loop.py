@@ -12,14 +12,18 @@ from typing import Any, ClassVar
 
 import torch
 
-from advect._util import defaults
-from advect._util.checks import check_count, check_kind, refuse_if
-from advect._util.memory import MemoryLimit
-from advect._util.result import Result
-from advect.cost.labels import LabelCost
-from advect.data.class_names import stored_name
+from advect._util import (
+    InputError,
+    MemoryLimit,
+    Result,
+    check_count,
+    check_kind,
+    defaults,
+    refuse_if,
+)
+from advect.cost import LabelCost
+from advect.data.class_names import pack_any, unpack_name
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.callbacks import Callback, CallbackList
 from advect.flows.choices import Advice, suggest
 from advect.flows.dynamics import Dynamics
@@ -37,7 +41,7 @@ from advect.flows.steps import (
 )
 from advect.functionals.base import Functional, State
 from advect.io.trajectory import Frame, Trajectory
-from advect.ot.solver import Solver
+from advect.ot import Solver
 from advect.transport import notes as transport_notes
 from advect.transport.notes import Note
 
@@ -193,7 +197,7 @@ def _load_start(path: Path, source: LabeledDataset, n_steps: int) -> Snapshot:
         "n_steps includes the steps before the checkpoint.",
     )
     # A file holds some class names as text. The names of the source replace them.
-    names = {stored_name(name): name for name in source.classes}
+    names = {unpack_name(pack_any(name)): name for name in source.classes}  # as a run stores them
     classes = tuple(names.get(name, name) for name in start.dataset.classes)
     index = source.index if len(source) == len(start.dataset) else None  # not in files
     return replace(start, dataset=start.dataset.replace(classes=classes, index=index))
@@ -304,9 +308,8 @@ class FlowResult(Result):
             # A term may be missing in some steps.
             if terms and all(len(term) == len(self.values) for term in terms):
                 sizes = [sum(map(abs, parts)) for parts in zip(*terms, strict=True)]
-            first = self.n_steps + 1 - len(self.values)
             observations += transport_notes.of_values(
-                self.values, first, self.dataset.x.dtype, sizes
+                self.values, self.n_steps + 1 - len(self.values), self.dataset.x.dtype, sizes
             )
         share = self.time / self.n_steps if self.n_steps else 1.0
         observations += transport_notes.of_steps(share, self.values)
@@ -379,8 +382,7 @@ class FlowResult(Result):
         drawn = {"Objective": viz.curves(self)}
         with suppress(InputError):  # samples that cannot be drawn
             images = len(self.source.sample_shape) > 1
-            samples = viz.image_grid(self) if images else viz.particles(self, self.target)
-            drawn["Samples"] = samples
+            drawn["Samples"] = viz.image_grid(self) if images else viz.particles(self, self.target)
         return drawn
 
     def report(

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import InputError, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
-from advect.errors import InputError
 from advect.functionals.base import under
 from advect.io.formats.guard import check_plain
 from advect.io.trajectory import Frame

@@ -21,9 +21,8 @@ from typing import Any, Protocol
 
 import torch
 
-from advect._util.checks import check_kind, refuse_if
+from advect._util import InputError, check_kind, refuse_if
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.dynamics import Dynamics, FeatureDriven
 from advect.flows.field import EvaluatedState, Field, NonFiniteError, first_order_decrease, shapes
 from advect.flows.integrators import Euler, Integrator

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advect._util.checks import check_count, check_kind, check_methods
-from advect._util.shown import Shown
+from advect._util import Shown, check_count, check_kind, check_methods
 from advect.flows.callbacks import Metric
 from advect.flows.steps import Step
 

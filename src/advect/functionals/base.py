@@ -6,8 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from advect._util.checks import check_number, refuse_if
-from advect._util.shown import Shown
+from advect._util import Shown, check_number, refuse_if
 from advect.data.dataset import LabeledDataset
 
 # The state of a functional between two calls: a flat dictionary, which a checkpoint can hold.

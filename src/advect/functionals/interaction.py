@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from advect._util.checks import check_positive, refuse_if
+from advect._util import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.laws.linalg import mass_centre, root
+from advect.data.laws import mass_centre, root
 from advect.functionals.base import Functional
 
 PairFunction = Callable[[Tensor, Tensor], Tensor]

@@ -17,10 +17,9 @@ import math
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_positive, refuse_if
+from advect._util import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
-from advect.data.laws import estimate_gaussians
-from advect.data.laws.linalg import squared_distances
+from advect.data.laws import estimate_gaussians, squared_distances
 from advect.functionals.base import Functional, State
 
 

@@ -12,16 +12,12 @@ from typing import Any
 
 from torch import Tensor
 
-from advect._util import defaults
-from advect._util.checks import check_kind
-from advect._util.memory import MemoryLimit, as_bytes
-from advect.cost import GroundCost
-from advect.cost.ground import cost_for
+from advect._util import MemoryLimit, as_bytes, check_kind, defaults
+from advect.cost import GroundCost, cost_for
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional, State
+from advect.ot import Sinkhorn, Solver, check_solver
 from advect.ot.ranks import Group
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solver, check_solver
 from advect.transport.ranks import ShardedTransport
 from advect.transport.transport import Transport, check_dataset
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_non_negative, refuse_if
+from advect._util import check_non_negative, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.functionals.base import Functional
 

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from advect._util.checks import check_count, check_known, refuse_if
-from advect._util.progress import Progress, track
+from advect._util import InputError, Progress, check_count, check_known, refuse_if, track
 from advect.data.sampling import Draw, some_rows
-from advect.errors import InputError
 from advect.io.exchange import as_frame, split_index
 from advect.io.formats.content import (
     Content,
@@ -177,8 +175,7 @@ def torch_fields(
         classes = next((names for names in declared if type(names) in (list, tuple)), None)
     names = None if classes is None else list(classes)
     probabilities = probabilities or NamedTensors in map(type, owners)
-    vectors = targets or probabilities
-    x, labels = _read(dataset, max_samples, generator, progress, vectors)
+    x, labels = _read(dataset, max_samples, generator, progress, targets or probabilities)
     if targets:
         try:
             return {"x": x, "targets": np.array(labels, dtype=np.float64)}

@@ -6,9 +6,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from advect._util.checks import check_known, one_or_more, refuse_if
-from advect._util.memory import check_room
-from advect.errors import InputError
+from advect._util import InputError, check_known, check_room, one_or_more, refuse_if
 
 INDEX = "__index_level_"  # how pandas begins the name of an index without a name in other tables
 
@@ -90,8 +88,7 @@ def huggingface_dataset(table: Any) -> Any:
     features = datasets.Dataset(table).features
     for name, column in _categories(table).items():
         features[name] = datasets.ClassLabel(names=column.dictionary.to_pylist())
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, column.indices.cast("int64"))
+        table = table.set_column(table.column_names.index(name), name, column.indices.cast("int64"))
     return datasets.Dataset(table, info=datasets.DatasetInfo(features=features))
 
 

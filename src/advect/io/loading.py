@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from advect._util.checks import check_known, refuse_if
-from advect._util.progress import Progress
+from advect._util import Progress, check_known, refuse_if
 from advect._util.query import split as query_options, typed
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import Draw

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from advect._util.atomic import is_leftover, recover, sync_directory, write_atomically
-from advect.errors import DamageWarning
+from advect._util import DamageWarning, is_leftover, recover, sync_directory, write_atomically
 from advect.io.formats.guard import check_plain, reading
 
 Record = dict[str, Any]

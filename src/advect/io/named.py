@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advect._util.checks import check_known, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, refuse_if
 from advect.io.formats import Content, open_source
 from advect.io.formats.guard import read_bytes
 

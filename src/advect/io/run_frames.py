@@ -10,9 +10,8 @@ import os
 import re
 import warnings
 
-from advect._util.checks import check_known, refuse_if
+from advect._util import InputError, check_known, refuse_if
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.io import formats as files
 from advect.io.formats.guard import damaged, read_text, reading
 from advect.io.logs import recover_run

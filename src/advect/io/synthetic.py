@@ -11,8 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_non_negative, check_number, refuse_if
-from advect._util.memory import check_room
+from advect._util import (
+    check_count,
+    check_kind,
+    check_non_negative,
+    check_number,
+    check_room,
+    refuse_if,
+)
 from advect.data.dataset import LabeledDataset
 
 

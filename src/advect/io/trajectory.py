@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.data.store import (
     damaged,

@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, refuse_if
+from advect._util import InputError, check_count, refuse_if
 from advect.data.class_names import pack_any, unpack_name
 from advect.data.coerce import as_codes
 from advect.data.dataset import LabeledDataset
 from advect.data.store import pack_dataset, read_tensors, unpack_dataset, unpacking, write_tensors
-from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.spaces.feature_space import as_dataset, in_form_of
 
@@ -285,11 +284,11 @@ def unpack_pairs(
     tensors: dict[str, Tensor], facts: dict[str, Any], shape: tuple[int, ...] | None
 ) -> tuple[LabeledDataset, LabeledDataset]:
     """What ``pack_pairs`` packed; ValueError for states that do not fit."""
-    weights, states = tensors["start.weights"], []
-    for side in ("start", "end"):
-        parts = {"x": tensors[f"{side}.x"], "y": tensors[f"{side}.y"], "weights": weights}
-        states.append(unpack_dataset(parts, facts[side]))
-    start, end = states
+    weights = tensors["start.weights"]
+    parts = {side: {name: tensors[f"{side}.{name}"] for name in "xy"} for side in ("start", "end")}
+    start, end = (
+        unpack_dataset(part | {"weights": weights}, facts[s]) for s, part in parts.items()
+    )
     same = start.x.dtype == end.x.dtype and start.sample_shape == end.sample_shape == shape
     if not same or not bool((weights > 0).all()):
         raise ValueError("start and end are not the same particles")

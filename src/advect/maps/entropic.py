@@ -20,12 +20,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_known, check_non_negative, check_positive, refuse_if
+from advect._util import check_known, check_non_negative, check_positive, refuse_if
 from advect.cost import GroundCost, NoLabels
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import estimated_laws
+from advect.data.labels import LabeledDataset, estimated_laws
 from advect.maps.base import Map, pack_pairs, unpack_pairs
-from advect.ot.sinkhorn import Relative, Sinkhorn
+from advect.ot import Relative, Sinkhorn
 from advect.spaces.feature_space import in_form_of
 
 _TOL = 1e-4  # marginal error of the plans

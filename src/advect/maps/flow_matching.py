@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.progress import Progress, track
+from advect._util import Progress, refuse_if, track
 from advect.data.dataset import LabeledDataset
 from advect.data.sampling import by_turns
 from advect.maps.base import positions_of

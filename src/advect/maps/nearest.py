@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_positive, refuse_if
+from advect._util import check_count, check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.maps.base import Map, pack_pairs, unpack_pairs
 

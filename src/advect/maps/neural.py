@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from advect._util.checks import check_count
-from advect._util.progress import Progress, track
+from advect._util import Progress, check_count, track
 from advect.data.dataset import LabeledDataset
 from advect.maps.base import Map
 

@@ -19,23 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import (
-    check_count,
-    check_known,
-    check_non_negative,
-    missing_labels,
-    refuse_if,
-)
-from advect.cost.ground import GroundCost, check_features
-from advect.cost.label_costs import NoLabels
+from advect._util import check_count, check_known, check_non_negative, missing_labels, refuse_if
+from advect.cost import GroundCost, NoLabels, TargetValues, check_features
 from advect.cost.labels import Bures, checked_distances
-from advect.cost.targets import TargetValues
 from advect.data.coerce import as_codes, as_features, as_targets
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import require_targets, with_class_laws
+from advect.data.labels import LabeledDataset, require_labels, require_targets, with_class_laws
 from advect.data.sampling import by_turns
-from advect.ot.exact import ExactOT
-from advect.ot.solver import Solver, check_solver
+from advect.ot import ExactOT, Solver, check_solver
 from advect.transport.transport import check_dataset
 
 _WHO = "a pair sampler"
@@ -136,8 +126,7 @@ class PairSampler:
     def label_distances(self) -> Tensor:
         """W₂² between the classes of the datasets, (k, k'), in float64."""
         source, target = (with_class_laws(data) for data in (self.source, self.target))
-        values = checked_distances(Bures()(source, target), source, target)
-        return values.detach().double().cpu()
+        return checked_distances(Bures()(source, target), source, target).detach().double().cpu()
 
     @cached_property
     def partners(self) -> Tensor:

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, refuse_if
-from advect._util.memory import readable
+from advect._util import check_finite, readable, refuse_if
 from advect.ot.kernel import Kernel, RowKernel, check_extremes
 from advect.ot.plan import Index, Maybe
 

@@ -256,8 +256,7 @@ class Penalised(Balanced):
         return f, g
 
     def row_scaling(self, product: Tensor, rows: slice = slice(None)) -> Tensor:
-        found = (self.rows[rows] / product).pow(self.power)
-        return torch.where(self.far[0][rows], 1.0, found)
+        return torch.where(self.far[0][rows], 1.0, (self.rows[rows] / product).pow(self.power))
 
     def column_scaling(self, product: Tensor, v: Tensor) -> Tensor:
         return torch.where(self.far[1], v, (self.columns / product).pow(self.power))
@@ -327,14 +326,12 @@ class Penalised(Balanced):
         lost = float(a @ -torch.expm1(-f / rho) + b @ -torch.expm1(-g / rho))
         marginal = off / max(mass, torch.finfo(torch.float64).tiny)
         error = scale.gap_error(kernel.dtype, gap, marginal * mass, rho, f, g)
-        value = (rho + epsilon / 2) * lost
-        return Certificate((f, g), (left, right), value, error, marginal, mass)
+        return Certificate((f, g), (left, right), (rho + epsilon / 2) * lost, error, marginal, mass)
 
     def _log_mass(self, weights: Tensor, potential: Tensor) -> float:
         """log ⟨a, e^(−f/ρ)⟩."""
         inside = weights > 0
-        logs = weights[inside].log() - potential[inside] / self.rho
-        return float(torch.logsumexp(logs, dim=0))
+        return float(torch.logsumexp(weights[inside].log() - potential[inside] / self.rho, dim=0))
 
     def _centred(self, f: Tensor, g: Tensor) -> Potentials:
         """The best potentials f + λ, g − λ of a plan: they imply equal masses on both sides."""

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_finite
-from advect._util.memory import readable
-from advect.errors import ConvergenceWarning, InputError
+from advect._util import ConvergenceWarning, InputError, check_count, check_finite, readable
 from advect.ot.cost import Cost, DenseCost
 from advect.ot.divergence import Support
 from advect.ot.plan import ScatteredPlan, SparsePlan

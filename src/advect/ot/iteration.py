@@ -228,8 +228,7 @@ class Iteration:
             self.n_iter += 1
             return self._solve_directly(residual, diagonal, weights)
         # no more precise than the requested tolerance
-        share = max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
-        tolerance = self.marginals.mass * share
+        tolerance = self.marginals.mass * max(min(0.1, math.sqrt(self.error)) * self.error, tol / 3)
         solution, rest = torch.zeros_like(residual), residual
         search = scaled = rest / diagonal
         product = float(rest @ scaled)

@@ -106,8 +106,7 @@ class RowKernel(Kernel):
                 self._costs = self._costs.to(self.dtype)  # once, instead of at each use
             self.extremes = cost.extremes()
             return
-        block = next(cost.blocks())
-        scratch = 3 * block.stop * self.shape[1] * self.dtype.itemsize
+        scratch = 3 * next(cost.blocks()).stop * self.shape[1] * self.dtype.itemsize
         matrices = ((room or 0) - scratch) // max(1, size)
         self._fits, self._has_both = matrices >= 1, matrices >= 2
         self.recomputes = not self._fits

@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, refuse_if
+from advect._util import check_count, refuse_if
 from advect.ot.cost import Cost
 from advect.ot.plan import ScatteredPlan
 from advect.ot.sinkhorn import Sinkhorn

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from advect._util.memory import check_room
-from advect.errors import InputError
+from advect._util import InputError, check_room
 
 Index = slice | Tensor
 Maybe = Tensor | None
@@ -82,10 +81,9 @@ class Plan(ABC):
 
     def check_room(self) -> None:
         """Raise an error if the matrix does not fit into memory."""
-        size = self.shape[0] * self.shape[1] * self.dtype.itemsize
         check_room(
             "the plan",
-            size,
+            self.shape[0] * self.shape[1] * self.dtype.itemsize,
             "Use products with it (solution.coupling @ v), or class_coupling.",
             self.device,
         )

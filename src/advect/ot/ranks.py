@@ -20,8 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from advect._util.checks import check_positive, refuse_if
-from advect.errors import AdvectError, InputError
+from advect._util import AdvectError, InputError, check_positive, refuse_if
 
 
 def rows_of(n: int, rank: int, size: int) -> slice:

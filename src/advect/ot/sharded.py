@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect.errors import InputError
+from advect._util import InputError, refuse_if
 from advect.ot.cost import Cost
 from advect.ot.kernel import Kernel, check_extremes
 from advect.ot.plan import Index, Maybe, Plan

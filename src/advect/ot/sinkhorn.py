@@ -15,10 +15,15 @@ from typing import Self, cast
 import torch
 from torch import Tensor
 
-from advect._util import defaults
-from advect._util.checks import check_count, check_positive
-from advect._util.memory import MemoryLimit, as_bytes
-from advect.errors import ConvergenceWarning, InputError
+from advect._util import (
+    ConvergenceWarning,
+    InputError,
+    MemoryLimit,
+    as_bytes,
+    check_count,
+    check_positive,
+    defaults,
+)
 from advect.ot.cost import Cost, DenseCost, as_cost
 from advect.ot.divergence import Support
 from advect.ot.dual import CAP, Balanced, Certificate, Penalised, Scale

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_methods, check_weights
+from advect._util import check_methods, check_weights
 from advect.ot.cost import Cost, as_cost
 from advect.ot.plan import DensePlan, Plan
 

@@ -19,19 +19,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from advect._util.checks import check_count, refuse_if
-from advect._util.memory import as_bytes
-from advect._util.progress import Progress, track
+from advect._util import Progress, as_bytes, check_count, refuse_if, track
 from advect.classes.clustering import of_order_one
 from advect.classes.embedding import Embedded, points_of
-from advect.cost.ground import check_features
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import require_classes
-from advect.data.laws.linalg import principal_axes
+from advect.cost import check_features
+from advect.data.labels import LabeledDataset, require_classes
+from advect.data.laws import principal_axes
 from advect.data.size import refuse_large
-from advect.ot.cost import BlockedCost, Cost
-from advect.ot.plan import Index
-from advect.ot.sinkhorn import Sinkhorn
+from advect.ot import BlockedCost, Cost, Index, Sinkhorn
 from advect.questions.audit_result import Audit, audit_notes
 from advect.questions.shared import class_codes, class_names, joined_features, nearest
 from advect.spaces.fitting import choose_scale
@@ -196,11 +191,9 @@ class SelfTransport:
         typical = float(finite.median())
         if typical <= 0:  # half of the costs are zero: the mean of the others
             typical = float(finite[finite > 0].mean().nan_to_num(1.0))
-        isolated = float(cost.amin(dim=1).quantile(_ISOLATED_QUANTILE))
-        max_cost = _MAX_COST * max(typical, isolated)
+        max_cost = _MAX_COST * max(typical, float(cost.amin(dim=1).quantile(_ISOLATED_QUANTILE)))
         problem = replace(uncut, typical=max(typical, max_cost * _MIN_TYPICAL), max_cost=max_cost)
-        solver = Sinkhorn(epsilon=problem.epsilon, tol=_TOL)
-        solution = solver.solve(problem._cost(), mass, mass)
+        solution = Sinkhorn(epsilon=problem.epsilon, tol=_TOL).solve(problem._cost(), mass, mass)
         f, g = solution.potentials  # equal up to a constant
         return replace(problem, potential=(f + g) / 2, converged=solution.converged)
 
@@ -239,8 +232,7 @@ def _twins(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(1, dtype=np.int64), np.full(1, np.inf)
     distance, rows = nearest(points, None)
     positive = distance[distance > 0]
-    typical = np.median(distance) or (positive.mean() if len(positive) else 1.0)
-    return rows, distance / typical
+    return rows, distance / (np.median(distance) or (positive.mean() if len(positive) else 1.0))
 
 
 def count_votes(plan: PlanRows, voters: Side, weights: Tensor) -> Tensor:

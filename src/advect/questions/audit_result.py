@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._util.checks import check_count, check_known
-from advect._util.result import Result, Table
+from advect._util import Result, Table, check_count, check_known
 from advect.data.dataset import LabeledDataset
 from advect.questions.shared import class_names, image_pairs
 from advect.spaces.steps import listed

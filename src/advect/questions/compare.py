@@ -22,14 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, refuse_if
-from advect._util.progress import Progress, track
-from advect.cost import GroundCost, NoLabels, SquaredEuclidean
-from advect.cost.ground import check_cost, check_features
+from advect._util import ConvergenceWarning, Progress, check_count, refuse_if, track
+from advect.cost import GroundCost, NoLabels, SquaredEuclidean, check_cost, check_features
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset, require_labels
 from advect.data.laws import bures, estimate_gaussians
-from advect.errors import ConvergenceWarning
 from advect.questions.compare_result import (
     SHARE_COLUMNS,
     TITLES,
@@ -198,8 +195,7 @@ class _Side:
             str(data.classes[:5]),
             "Use the same class names.",
         )
-        y = torch.from_numpy(codes).to(data.y.device)
-        data = data.replace(y=y, classes=names).subset(rows)
+        data = data.replace(y=torch.from_numpy(codes).to(data.y.device), classes=names).subset(rows)
         points = Points(data.x.double().cpu().numpy() - centre, data.weights.cpu().numpy())
         return cls(data, points, rows, codes[rows])
 
@@ -281,8 +277,7 @@ def class_statistics(
     if n < 2:
         return frechet, np.nan, np.nan
     k = min(_N_NEIGHBORS, n - 1)
-    others = within + np.diag(np.full(n, np.inf))
-    radii = np.partition(others, k - 1, axis=1)[:, k - 1]
+    radii = np.partition(within + np.diag(np.full(n, np.inf)), k - 1, axis=1)[:, k - 1]
     inside = across <= radii[:, None]
     a, b = (points.weights / points.weights.sum() for points in (real, synthetic))
     return frechet, float(a @ inside.any(axis=1)), float(n * (a @ inside @ b) / k)
@@ -350,8 +345,7 @@ def _joint(
         if bool(both.any()):
             factor = torch.where(both, wanted / torch.where(both, mass, 1), 0)
             matched = one.replace(weights=one.weights * factor[one.y]).subset(both[one.y])
-            by_features = replace(cost, label=NoLabels())
-            plan = otdd(matched, other.subset(both[other.y]), cost=by_features)
+            plan = otdd(matched, other.subset(both[other.y]), cost=replace(cost, label=NoLabels()))
             rows, values = both.cpu().numpy(), plan.class_coupling.values
             coupling[rows] = values[rows] / values[rows].sum(axis=1, keepdims=True)
     return distance.value, coupling, converged
@@ -370,8 +364,7 @@ def _shares(fake: _Side, true: _Side, rng: np.random.Generator) -> Draws:
         s, r, first, second = _drawn_halves(fake, true, size, rng)
         gaps[0, b] = proportions(fake, s) - proportions(true, r)
         gaps[1, b] = proportions(true, first) - proportions(true, second)
-    total = np.abs(gaps).sum(axis=2, keepdims=True) / 2
-    return Draws(*np.concatenate([total, gaps], axis=2))
+    return Draws(*np.concatenate([np.abs(gaps).sum(axis=2, keepdims=True) / 2, gaps], axis=2))
 
 
 def _copies(

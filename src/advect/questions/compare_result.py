@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advect._util.result import Result, Table, plain
+from advect._util import Result, Table, plain
 from advect.data.class_table import ClassTable
 from advect.data.dataset import LabeledDataset
 from advect.questions.shared import image_pairs
@@ -176,9 +176,14 @@ class Compared(Result):
         columns = self.columns.values()
         totals = [sum(each) for each in zip(*self.counts.values(), strict=True)]
         rows = [["all", *totals, *(column._cell(column.overall) for column in columns)]]
-        for name in self.classes:
-            cells = [column._cell(column.classes.get(name)) for column in columns]
-            rows.append([str(name), *self.counts[name], *cells])
+        rows += [
+            [
+                str(name),
+                *self.counts[name],
+                *(each._cell(each.classes.get(name)) for each in columns),
+            ]
+            for name in self.classes
+        ]
         heads = ("class", "synthetic", "real", *self.columns)
         return [Table("Value (noise floor), * beyond the noise floor", heads, rows)]
 

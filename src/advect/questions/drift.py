@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.checks import check_count, refuse_if
-from advect._util.progress import Progress, track
-from advect._util.result import Result, Table
+from advect._util import Progress, Result, Table, check_count, refuse_if, track
 from advect.classes.embedding import Embedded, points_of
-from advect.cost.ground import check_features
+from advect.cost import check_features
 from advect.data.dataset import LabeledDataset
 from advect.questions import permutations as perm
 from advect.questions.permutations import DriftTest

@@ -20,11 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_finite, check_non_negative, refuse_if
-from advect._util.result import Result
+from advect._util import (
+    InputError,
+    Result,
+    check_count,
+    check_finite,
+    check_non_negative,
+    refuse_if,
+)
 from advect.data.dataset import LabeledDataset
 from advect.data.digest import digest
-from advect.errors import InputError
 from advect.functionals.sliced import check_label_laws, on_lines
 from advect.spaces import FeatureSpace, harmonize
 from advect.spaces.images import layout
@@ -145,10 +150,9 @@ class Slices:
         data = data.replace(x=data.x.detach()).to("cpu", torch.float64)
         psi = self.psi.flatten(0, 1).T  # (3, lines), or (1, lines)
         theta, origin = self.theta.repeat_interleave(len(psi), dim=1), torch.zeros(data.dim)
-        parts = []
-        for lines in torch.arange(psi.shape[1]).split(max(1, _BLOCK_SIZE // len(data))):
-            values = on_lines(data, origin, theta[:, lines], psi[:, lines], self.label_weight)
-            parts.append(quantile_means(values, data.weights, self.n_levels).flatten())
+        blocks = torch.arange(psi.shape[1]).split(max(1, _BLOCK_SIZE // len(data)))
+        values = (on_lines(data, origin, theta[:, k], psi[:, k], self.label_weight) for k in blocks)
+        parts = [quantile_means(part, data.weights, self.n_levels).flatten() for part in values]
         vector = torch.cat(parts) * math.sqrt(data.dim / (self.theta.shape[1] * self.n_levels))
         n_classes = int(data.y[data.labeled].unique().numel())
         return DatasetEmbedding(vector.numpy(), len(data), n_classes, self.key)

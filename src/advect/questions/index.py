@@ -15,9 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from advect._util.checks import check_count, check_finite, check_kind, check_known, refuse_if
-from advect._util.progress import Progress, track
-from advect._util.result import Result, Table
+from advect._util import (
+    Progress,
+    Result,
+    Table,
+    check_count,
+    check_finite,
+    check_kind,
+    check_known,
+    refuse_if,
+    track,
+)
 from advect.cost import GroundCost, NoLabels
 from advect.data.dataset import LabeledDataset
 from advect.data.store import (
@@ -29,7 +37,7 @@ from advect.data.store import (
     write_tensors,
 )
 from advect.functionals.base import under
-from advect.ot.exact import ExactOT
+from advect.ot import ExactOT
 from advect.questions.embedding import DatasetEmbedding, Slices, in_space
 from advect.spaces import FeatureSpace
 from advect.transport.distance import otdd

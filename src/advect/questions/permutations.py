@@ -35,8 +35,7 @@ def distances(points: np.ndarray) -> np.ndarray:
     from scipy.spatial.distance import pdist, squareform
 
     values = pdist(of_order_one(points))
-    scale = np.median(values[values > 0]) if (values > 0).any() else 1.0
-    return squareform(values / scale)
+    return squareform(values / (np.median(values[values > 0]) if (values > 0).any() else 1.0))
 
 
 def gaussian(distance: np.ndarray, bandwidth: float) -> np.ndarray:
@@ -139,8 +138,7 @@ def label_distance(sums: np.ndarray, counts: np.ndarray, kernel: np.ndarray) -> 
     """
     share = counts / counts.sum(axis=0).clip(1)
     excess = without_noise(sums - share[:, :, None] * sums.sum(axis=0), float(np.abs(sums).max()))
-    smooth = np.einsum("gh,ahc->agc", kernel, excess, optimize=True)
-    return np.einsum("agc,agc->c", excess, smooth)
+    return np.einsum("agc,agc->c", excess, np.einsum("gh,ahc->agc", kernel, excess, optimize=True))
 
 
 def label_disagreement(
@@ -164,8 +162,7 @@ def label_disagreement(
 
 def p_value(statistics: np.ndarray) -> float:
     """Share of all statistics that reach the first, observed one."""
-    scale = np.abs(statistics).max()
-    return float((statistics >= statistics[0] - _ROUNDING * scale).mean())
+    return float((statistics >= statistics[0] - _ROUNDING * np.abs(statistics).max()).mean())
 
 
 def standardized(statistics: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -237,8 +234,7 @@ class Pool:
         indicator = np.eye(self.k)[self.codes].T / np.sqrt(counts.clip(1))[:, None]
 
         def measure(u: np.ndarray) -> np.ndarray:  # χ² / nm
-            sums = without_noise(indicator @ u, 2 * float(indicator.max()))
-            return np.square(sums).sum(axis=0)
+            return np.square(without_noise(indicator @ u, 2 * float(indicator.max()))).sum(axis=0)
 
         n, m = (~self.window).sum(), self.window.sum()
         chi_square = self._permuted(measure) * n * m

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from advect._util.checks import check_positive, refuse_if
+from advect._util import check_positive, refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.spaces.images import layout
 
@@ -34,8 +34,7 @@ def class_names(*sets: LabeledDataset) -> tuple[Hashable, ...]:
 def class_codes(data: LabeledDataset, names: Sequence[Hashable]) -> np.ndarray:
     """Positions of the labels in ``names``, (n,); −1 without a label or for another class."""
     position = {name: code for code, name in enumerate(names)}
-    codes = np.array([*(position.get(name, -1) for name in data.classes), -1])
-    return codes[data.y.cpu().numpy()]
+    return np.array([*(position.get(name, -1) for name in data.classes), -1])[data.y.cpu().numpy()]
 
 
 def joined_features(*sets: LabeledDataset) -> LabeledDataset:

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import DamageWarning, InputError, refuse_if
 from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
-from advect.errors import DamageWarning, InputError
 from advect.flows.loop import FlowResult
 from advect.io.formats.guard import read_text
 from advect.io.logs import is_metric, read_lines
@@ -151,7 +150,6 @@ class Story:
         names: of source and target.
         title, config, command: texts of the page.
         pictures: maps features of images to images.
-        refresh: seconds after which the page loads itself again; None for a page that is complete.
     """
 
     trajectory: Trajectory | Sequence[Frame]
@@ -171,7 +169,6 @@ class Story:
     config: str | None = None
     command: str | None = None
     pictures: Callable[[LabeledDataset], LabeledDataset] | None = None
-    refresh: int | None = None
 
     def __post_init__(self) -> None:
         others(self.target)

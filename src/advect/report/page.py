@@ -21,11 +21,8 @@ import numpy as np
 import torch
 
 from advect import __version__
-from advect._util.atomic import write_atomically
-from advect._util.checks import refuse_if
-from advect._util.result import Result, Table, show
+from advect._util import InputError, Result, Table, refuse_if, show, write_atomically
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory
 from advect.report.frames import Story
@@ -64,10 +61,8 @@ def write_page(result: Result, path: str | Path, *, title: str | None = None) ->
         ...     print("<script" in path.read_text(encoding="utf-8"))
         False
     """
-    place = _page_path(path)
-    figures = [(name, *_themed(figure)) for name, figure in result.figures().items()]
     return _write(
-        place,
+        _page_path(path),
         "page.html.jinja",
         title=title or result.title,
         kind=result.title if title else "advect",
@@ -79,7 +74,7 @@ def write_page(result: Result, path: str | Path, *, title: str | None = None) ->
         ],
         notes=[str(note) for note in result.notes],
         tables=result._tables(),
-        figures=figures,
+        figures=[(name, *_themed(figure)) for name, figure in result.figures().items()],
         settings={name: show(value) for name, value in result.settings.items()},
     )
 

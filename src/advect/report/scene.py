@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.result import Table
+from advect._util import InputError, Table
 from advect.cost import Bures, GroundCost
 from advect.data.class_table import ClassTable
 from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
-from advect.errors import InputError
 from advect.report.frames import Curve, Frames, Story, codes_of, pack_integers, thinned
 from advect.report.images import Album
 from advect.transport.class_tables import class_distances, match_classes
@@ -55,8 +54,7 @@ def gather(story: Story) -> tuple[dict[str, Any], dict[str, Any], list[Table]]:
 
     def packed(points: np.ndarray) -> str:
         """Positions in the cube around all points as integers, 32767 at half its side."""
-        scaled = np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL)
-        return pack_integers(scaled, "<i2")
+        return pack_integers(np.rint((points - centre) / half * _FULL).clip(-_FULL, _FULL), "<i2")
 
     player: dict[str, Any] = {
         "dim": points.shape[2],
@@ -201,7 +199,6 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
         "config": story.config,
         "command": story.command,
         "last": len(frames.steps) - 1,
-        "refresh": story.refresh,
     }
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, check_kind, check_known, refuse_if
+from advect._util import InputError, check_finite, check_kind, check_known, refuse_if
 from advect.data.dataset import LabeledDataset, Table
-from advect.errors import InputError
 from advect.spaces.fitting import fit_steps
 from advect.spaces.images import Pixels
 from advect.spaces.steps import (
@@ -186,10 +183,10 @@ class FeatureSpace:
 
     def describe(self) -> str:
         """The steps of each side in three lines, and a line for an automatic scale."""
-        lines = []
-        for side in ("source", "target"):
-            steps = "; ".join(step.describe() for step in self._side(side).steps)
-            lines.append(f"{side} {self.shape_of(side)}: {steps or 'unchanged'}")
+        lines = [
+            f"{name} {side.shape}: {'; '.join(step.describe() for step in side.steps) or 'unchanged'}"
+            for name, side in {"source": self._source, "target": self._target}.items()
+        ]
         names = f", columns {listed(self.columns)}" if self.columns else ""
         lines.append(f"common {self.sample_shape}{names}, {str(self.dtype)[6:]}")
         return "\n".join([*lines, self._reason] if self._reason else lines)
@@ -288,12 +285,11 @@ def _shape_and_columns(facts: Any) -> tuple[tuple[int, ...], Names]:
 
 
 def _refuse_laws(data: LabeledDataset) -> None:
-    remedy = "Harmonize first, or drop them with .replace(law=None, law_index=None)."
     refuse_if(
         data.law is not None,
         "label laws belong to the space in which they were computed",
         "a dataset with laws",
-        remedy,
+        "Harmonize first, or drop them with .replace(law=None, law_index=None).",
     )
 
 
@@ -372,17 +368,9 @@ def harmonize(
     sets = [source, target, *more]
     if len({data.sample_shape for data in sets}) == 1 and not (size or channels or scale):
         return (*sets,)
-    return (*in_space_of_largest(sets, partial(FeatureSpace.fit, **options)),)
-
-
-def in_space_of_largest(
-    sets: Sequence[LabeledDataset], fit: Callable[[LabeledDataset, LabeledDataset], FeatureSpace]
-) -> list[LabeledDataset]:
-    """Several datasets in the feature space of the largest; ``fit`` makes that of one and it."""
     largest = max(sets, key=lambda data: (len(data.sample_shape), data.dim))
-    spaces = [fit(data, largest) for data in sets]
-    moved = [space.apply(data) for space, data in zip(spaces, sets, strict=True)]
+    moved = [FeatureSpace.fit(data, largest, **options).apply(data) for data in sets]
     shapes = {data.sample_shape for data in moved}
     got, remedy = ", ".join(map(str, shapes)), "Give images a size and channels."
     refuse_if(len(shapes) != 1, "the datasets do not fit one feature space", got, remedy)
-    return moved
+    return (*moved,)

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_known, check_sides, refuse_if
+from advect._util import InputError, check_count, check_known, check_sides, refuse_if
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
 from advect.spaces.images import Pixels, image_shape, layout
 from advect.spaces.steps import (
     SCALES,

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite, refuse_if
-from advect.data.laws.linalg import principal_axes
+from advect._util import check_finite, refuse_if
+from advect.data.laws import principal_axes
 
 Names = tuple[str, ...] | None
 SCALES = ("none", "auto", "each", "pooled", "target")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
-from advect.cost.ground import GroundCost
+from advect.cost import GroundCost
 from advect.data.dataset import LabeledDataset
 from advect.flows.integrators import Integrator
 from advect.flows.loop import flow, iterate
@@ -19,9 +19,7 @@ from advect.functionals.base import Functional
 from advect.functionals.otdd import OTDD
 from advect.functionals.potential import Potential
 from advect.maps.base import Map
-from advect.ot.exact import ExactOT
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Solution, Solver, check_solver as as_solver
+from advect.ot import ExactOT, Sinkhorn, Solution, Solver, check_solver as as_solver
 
 
 def check_functional(
@@ -51,8 +49,7 @@ def check_functional(
 
 def _check_value(functional: Functional, rho: LabeledDataset) -> None:
     value = functional(rho)
-    got = type(value).__name__
-    require(torch.is_tensor(value), "F(ρ) must be a tensor, for its gradient", got)
+    require(torch.is_tensor(value), "F(ρ) must be a tensor, for its gradient", type(value).__name__)
     require(value.ndim == 0, "F(ρ) must be a single number", f"shape {tuple(value.shape)}")
     require(bool(torch.isfinite(value)), "F(ρ) must be finite", float(value))
     terms, _ = functional.terms(rho, functional.begin(rho))
@@ -144,8 +141,7 @@ def check_map(fresh: Map) -> None:
         >>> ad.testing.check_map(ad.maps.NearestMap())
     """
     source, other = small_pair()
-    end = source.replace(x=source.x + 1)
-    fitted = fresh.fit(source, end)
+    fitted = fresh.fit(source, source.replace(x=source.x + 1))
     require(fitted is fresh, "fit must return the map itself")
     moved = fitted.transform(source.x)
     require(moved.shape == source.x.shape, "samples must come back in their shape", moved.shape)
@@ -161,8 +157,7 @@ def check_map(fresh: Map) -> None:
     carried = fitted.transform(other.replace(y=torch.full_like(other.y, -1), classes=()))
     require(len(carried) == len(other), "a dataset of other samples must come back as a dataset")
     with tempfile.TemporaryDirectory() as folder:
-        path = fitted.save(Path(folder, "map.safetensors"))
-        again = type(fitted).load(path)
+        again = type(fitted).load(fitted.save(Path(folder, "map.safetensors")))
     moved_again = again.transform(source.x)
     require(torch.equal(moved_again, moved), "a saved map must give the same result, bit for bit")
 
@@ -289,8 +284,7 @@ def small_pair(n: int = 12, m: int = 9) -> tuple[LabeledDataset, LabeledDataset]
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(k, 3, generator=generator, dtype=torch.float64) for k in (n, m))
     source = LabeledDataset(x, [("a", "b")[i % 2] for i in range(n)], weights=1 + torch.arange(n))
-    target = LabeledDataset(y + 2, [("u", "v", "w")[i % 3] for i in range(m)])
-    return source, target
+    return source, LabeledDataset(y + 2, [("u", "v", "w")[i % 3] for i in range(m)])
 
 
 def require(kept: bool, promise: str, got: object = "") -> None:

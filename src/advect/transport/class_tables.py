@@ -10,9 +10,8 @@ from torch import Tensor
 
 from advect.cost import GroundCost, PairCost
 from advect.data.class_table import ClassTable
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import occurring_classes
-from advect.ot.exact import ExactOT
+from advect.data.labels import LabeledDataset, occurring_classes, require_labels
+from advect.ot import ExactOT
 
 _ROUNDING = 1e-14  # of the mass of all classes
 

@@ -18,18 +18,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.memory import MemoryLimit, ScaleWarning
-from advect._util.result import Result, Table
-from advect.cost import GroundCost, PairCost
-from advect.cost.ground import cost_for
+from advect._util import InputError, MemoryLimit, Result, ScaleWarning, Table, refuse_if
+from advect.cost import GroundCost, PairCost, cost_for
 from advect.data.class_table import ClassTable
-from advect.data.dataset import LabeledDataset, require_labels
-from advect.data.labels import memberships, require_classes
-from advect.errors import InputError
+from advect.data.labels import LabeledDataset, memberships, require_classes, require_labels
+from advect.ot import Divergence, Sinkhorn, Solver, check_solver, debiased, envelope
 from advect.ot.divergence import warn_unresolved
-from advect.ot.sinkhorn import Sinkhorn
-from advect.ot.solver import Divergence, Solver, check_solver, debiased, envelope
 from advect.transport.class_tables import class_distances, left_by_class, match_classes
 from advect.transport.notes import (
     Note,
@@ -203,8 +197,7 @@ class Distance(Result):
         )
 
     def _solver_notes(self) -> list[Note]:
-        solved_batches = self.divergence.met and self.same and self.divergence.sampled
-        if self.converged or solved_batches:
+        if self.converged or (self.divergence.met and self.same and self.divergence.sampled):
             return []
         if not (self.divergence.met or self.divergence.equal):
             return of_solver(1, 1)
@@ -315,8 +308,7 @@ class Distance(Result):
     @cached_property
     def left_in_target(self) -> ClassTable:
         """For each class of the target: its mass, the mass that the plan moves to it, and the rest."""
-        coupling = self.divergence.cross.coupling
-        sums = coupling.T @ torch.ones(len(self.source), 1).double()
+        sums = self.divergence.cross.coupling.T @ torch.ones(len(self.source), 1).double()
         return left_by_class(self.target, sums)
 
     @property

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from advect.cost import PairCost
-from advect.cost.names import spelled
+from advect.cost import PairCost, spelled
 from advect.data.labels import occurring_classes
 from advect.transport.class_tables import class_distances
 from advect.transport.sampling_error import class_cost_error

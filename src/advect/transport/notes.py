@@ -15,8 +15,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from advect.cost import GroundCost, PairCost
-from advect.cost.names import same_names, unmatched_classes
+from advect.cost import GroundCost, PairCost, same_names, unmatched_classes
 from advect.data.dataset import LabeledDataset
 from advect.transport.matchings import Matchings
 from advect.transport.transport import rounding
@@ -96,8 +95,7 @@ def of_steps(share: float, values: Sequence[float]) -> list[Note]:
     if share >= _SHORT or left <= share * _GAIN * (values[0] - values[-1]):
         return []
     what = f"Step control cut the steps to {_percent(share)} of step_size on average, and the flow had not ended."
-    remedy = "Make more steps, or give terms with large gradients a smaller weight."
-    return [Note(what, remedy)]
+    return [Note(what, "Make more steps, or give terms with large gradients a smaller weight.")]
 
 
 def of_noise(names: Sequence[str]) -> list[Note]:

@@ -16,14 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
-from advect._util.memory import as_bytes
+from advect._util import as_bytes, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.ot.cost import Cost
+from advect.ot import Cost, Divergence, Solution, Solver
 from advect.ot.ranks import Group
 from advect.ot.sharded import ShardedCost
-from advect.ot.solver import Divergence, Solution, Solver
 from advect.transport.state import State
 from advect.transport.transport import Transport, Triple
 

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect.cost.names import spelled
-from advect.data.dataset import LabeledDataset
-from advect.data.labels import memberships, occurring_classes
+from advect.cost import spelled
+from advect.data.labels import LabeledDataset, memberships, occurring_classes
 
 _APART = 1e-3  # of the largest feature: more than rounding of a mean in any dtype
 

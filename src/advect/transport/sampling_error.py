@@ -24,10 +24,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_number, refuse_if
+from advect._util import check_number, refuse_if
 from advect.cost import PairCost
 from advect.data.dataset import LabeledDataset
-from advect.ot.solver import Divergence
+from advect.ot import Divergence
 
 Pairs = tuple[PairCost, PairCost, PairCost]
 
@@ -177,10 +177,9 @@ def _potentials(total: Tensor, sides: Sequence[LabeledDataset]) -> list[Tensor]:
     """``_potential`` of each side for a number that depends on its samples through label laws."""
     if total.requires_grad:  # not for distances by name, which do not depend on samples
         total.backward()
-    grads = [side.x.grad for side in sides]
     return [
         torch.zeros_like(side.weights) if grad is None else _potential(side, grad.double())
-        for side, grad in zip(sides, grads, strict=True)
+        for side, grad in zip(sides, [side.x.grad for side in sides], strict=True)
     ]
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from advect.errors import InputError
-from advect.ot.plan import NoPlan
-from advect.ot.solver import Solution
+from advect.ot import NoPlan, Solution
 
 _NAMES = {"within": "self"}  # fields that have another name in files
 _CASTS = {"calls": int, "iterations": int, "self_iterations": int}

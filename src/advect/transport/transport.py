@@ -18,16 +18,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_kind
-from advect._util.memory import MemoryLimit, as_bytes
+from advect._util import InputError, MemoryLimit, as_bytes, check_kind
 from advect.cost import GroundCost, PairCost
 from advect.cost.label_costs import KnownDistances
 from advect.data.dataset import LabeledDataset
-from advect.errors import InputError
-from advect.ot.cost import Cost, DenseCost
+from advect.ot import SIDES, Cost, DenseCost, Divergence, NoPlan, Solution, Solver
 from advect.ot.dual import Scale
-from advect.ot.plan import NoPlan
-from advect.ot.solver import SIDES, Divergence, Solution, Solver
 from advect.transport.state import State
 
 Pairs = tuple[PairCost, PairCost, PairCost]
@@ -93,8 +89,7 @@ class Triple:
             largest = min(largest, max(map(abs, cost.extremes())))
         if self.dtype == _WIDE or not solver.epsilon:
             return solver, largest, True
-        scale = Scale(cost.shape, 0.0, largest, solver.epsilon)
-        return solver, largest, scale.suffices(self.dtype)
+        return solver, largest, Scale(cost.shape, 0.0, largest, solver.epsilon).suffices(self.dtype)
 
     def rounding(self, side: str) -> float:
         """The rounding error of the entries of the cost of a side."""
@@ -201,8 +196,7 @@ class Transport:
         # 2. The rounding error in this dtype, as far as it is known before the solve.
         rounding = 0.0
         if triple.dtype != _WIDE and not drawn:
-            shape = len(rho), len(target)
-            scale = Scale(shape, 0.0, largest, float(solver.epsilon or largest))
+            scale = Scale((len(rho), len(target)), 0.0, largest, float(solver.epsilon or largest))
             ends = (0.0, largest, 0.0, largest)  # potentials are not known yet
             rounding = scale.value_error(triple.dtype, 0.0, ends) + triple.rounding("cross")
         # 3. Solve from the potentials of the previous step, and contract each plan for the gradient.
@@ -286,8 +280,7 @@ class Transport:
     def refined(self, source: LabeledDataset, target: LabeledDataset) -> Divergence:
         """As ``Triple.solve``, with costs in float64 and as precisely as the solver can."""
         wide = self._distance_problem(*self.cost.widened(source, target), _WIDE)
-        solver = wide.prepared(self.solver)[0]
-        return wide.solve(solver.refined(wide.make("cross"), *wide.weights))
+        return wide.solve(wide.prepared(self.solver)[0].refined(wide.make("cross"), *wide.weights))
 
     def _distance_problem(
         self, cost: GroundCost, source: LabeledDataset, target: LabeledDataset, dtype: torch.dtype
@@ -298,8 +291,7 @@ class Transport:
         needed = (n * m + n * n + m * m + 3 * max(n, m) ** 2) * dtype.itemsize
         small = needed < _LARGE and self.memory_limit is None and not self.solver.stochastic
         limit = None if small else self._limit(needed, source)
-        pairs = cost.between_all(source, target, limit)
-        known = dict(zip(SIDES, pairs, strict=True))
+        known = dict(zip(SIDES, cost.between_all(source, target, limit), strict=True))
         weights = source.weights, target.weights
         return Triple(known.__getitem__, weights, dtype, limit, pairs=known)
 
@@ -308,8 +300,7 @@ class Transport:
 def threads_for(x: Tensor, y: Tensor) -> Iterator[None]:
     """One thread for a problem between few samples, where more would only wait for each other."""
     threads = torch.get_num_threads()
-    small = len(x) * len(y) * (x[:1].numel() + _OVERHEAD) <= _SMALL
-    if threads == 1 or not small:
+    if threads == 1 or len(x) * len(y) * (x[:1].numel() + _OVERHEAD) > _SMALL:
         yield
         return
     torch.set_num_threads(1)

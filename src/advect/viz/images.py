@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advect._util.atomic import write_atomically
-from advect._util.checks import check_count, check_positive, refuse_if
+from advect._util import check_count, check_positive, refuse_if, write_atomically
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.spaces.images import Pixels, layout
 from advect.viz.points import Panel

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect.data.dataset import LabeledDataset
 from advect.flows.loop import FlowResult
 from advect.io.trajectory import Trajectory

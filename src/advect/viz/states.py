@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_count, check_kind, check_known, refuse_if
+from advect._util import check_count, check_kind, check_known, refuse_if
 from advect.data.conversions import target_names
 from advect.data.dataset import LabeledDataset, has_classes
 from advect.data.labels import require_targets
@@ -186,8 +186,7 @@ def _principal_components(datasets: Sequence[LabeledDataset], dim: int) -> tuple
     from sklearn.decomposition import PCA
 
     n = sum(map(len, datasets))
-    most = min(_MAX_PCA_ROWS, max(100, _MAX_PCA_NUMBERS // datasets[0].dim))
-    stride = max(1, n // most)
+    stride = max(1, n // min(_MAX_PCA_ROWS, max(100, _MAX_PCA_NUMBERS // datasets[0].dim)))
     rows = np.concatenate([as_array(data.x[::stride]) for data in datasets])
     if len(rows) < dim:
         rows = np.repeat(rows, dim, axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from advect._util.checks import check_kind, refuse_if
+from advect._util import check_kind, refuse_if
 from advect.classes.matching import ClassMatching
 from advect.data.class_table import ClassTable
 from advect.transport.distance import Distance
@@ -141,9 +141,8 @@ def pairwise(found: Any) -> Figure:
         >>> figure.axes[0].get_yticklabels()[1].get_text() != "rings0"      # the moons are neighbours
         True
     """
-    is_result = hasattr(found, "names") and hasattr(found, "values")
     refuse_if(
-        not is_result,
+        not (hasattr(found, "names") and hasattr(found, "values")),
         "a figure of distances needs names",
         type(found).__name__,
         "Pass what ad.pairwise returned.",

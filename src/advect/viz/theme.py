@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advect._util.atomic import write_atomically
+from advect._util import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Diagonal, Factored
 from advect.data.laws.gaussians import Gaussians
@@ -49,8 +49,7 @@ def detached(laws: Gaussians) -> Gaussians:
 def _factor_between(own: Tensor, other: Tensor, t: float) -> Tensor:
     """The factor at time t between two factors, with no more rows than columns."""
     length = float(torch.linalg.vector_norm(other))
-    least = _ROUNDING * float(torch.linalg.vector_norm(own)) * length
-    polar = polar_factor(other @ own.mT, least)
+    polar = polar_factor(other @ own.mT, _ROUNDING * float(torch.linalg.vector_norm(own)) * length)
     image = polar.mT @ other
     rest = other - polar @ image  # directions without a counterpart grow from zero, independently
     rows = (1 - t) * own + t * image

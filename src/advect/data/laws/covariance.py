@@ -101,8 +101,7 @@ class Covariance(ABC):
 
     def along(self, directions: Tensor) -> Tensor:
         """Variances θᵀSθ along the columns of ``directions`` (d, p): (p, k), in their dtype."""
-        matrices = self.dense().to(directions)
-        return torch.einsum("dp,kde,ep->pk", directions, matrices, directions)
+        return torch.einsum("dp,kde,ep->pk", directions, self.dense().to(directions), directions)
 
     @abstractmethod
     def joined(self, groups: Tensor, shares: Tensor, gaps: Tensor, n_groups: int) -> Covariance:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from advect._util.checks import check_finite
+from advect._util import InputError, check_finite
 from advect.data.laws.covariance import Covariance, Diagonal, Factored
-from advect.errors import InputError
 
 _NEGLIGIBLE = 1e-18  # share of the mass of a class
 _IN_PLACE = 2**19  # numbers of samples from which on classes are centred one by one
@@ -202,8 +201,7 @@ def group_shares(groups: Tensor, mass: Tensor, n_groups: int) -> Tensor:
     whole = mass.new_zeros(n_groups).index_add_(0, groups, mass)
     if not bool((whole > 0).all()):
         mass = torch.where(whole[groups] > 0, mass, 1)
-        counts = torch.bincount(groups, minlength=n_groups).to(mass)
-        whole = torch.where(whole > 0, whole, counts)
+        whole = torch.where(whole > 0, whole, torch.bincount(groups, minlength=n_groups).to(mass))
     return mass / whole[groups]
 
 

@@ -1,4 +1,4 @@
-"""Principal axes, and the linear algebra of laws for other packages."""
+"""Principal axes of points that come in blocks."""
 
 from __future__ import annotations
 
@@ -6,20 +6,6 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-
-from advect.data.laws.covariance import root, symmetric_root
-from advect.data.laws.gaussians import centred, mass_centre, squared_distances
-from advect.data.laws.wasserstein import squared_gaps
-
-__all__ = [
-    "centred",
-    "mass_centre",
-    "principal_axes",
-    "root",
-    "squared_distances",
-    "squared_gaps",
-    "symmetric_root",
-]
 
 
 def principal_axes(blocks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:

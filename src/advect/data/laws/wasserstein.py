@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advect._util.checks import refuse_if
+from advect._util import refuse_if
 from advect._util.threads import side_by_side
 from advect.data.laws.covariance import Factored
 from advect.data.laws.gaussians import Gaussians, squared_distances
@@ -273,8 +273,7 @@ class _LargeNorms(torch.autograd.Function):
                     return singular.sum()
                 return torch.linalg.svdvals(a_blocks[i] @ b_blocks[j].mT).sum()
 
-            values = side_by_side(norm, columns, rows=sizes[0][i])
-            norms[i, columns] = torch.stack(values)
+            norms[i, columns] = torch.stack(side_by_side(norm, columns, rows=sizes[0][i]))
         return norms
 
     @staticmethod
@@ -295,8 +294,7 @@ class _LargeNorms(torch.autograd.Function):
         def scaled_factor(pair: Pair) -> Tensor:
             factor = ctx.factors.get(pair)
             if factor is None:
-                product = a_blocks[pair[0]] @ b_blocks[pair[1]].mT
-                factor = polar_factor(product, float(least[pair]))
+                factor = polar_factor(a_blocks[pair[0]] @ b_blocks[pair[1]].mT, float(least[pair]))
             return factor.to(dtype) * grad[pair].to(dtype)
 
         # Row by row: all factors at once would be as large as the transport plan.

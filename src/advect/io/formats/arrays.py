@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from advect._util.atomic import atomic_file
-from advect._util.checks import check_known, one_or_more, refuse_if
+from advect._util import InputError, atomic_file, check_known, one_or_more, refuse_if
 from advect.data.class_names import pack_name, unpack_name
-from advect.errors import InputError
 from advect.io.formats.content import Content, as_names, by_name, without_missing
 from advect.io.formats.guard import check_size, damaged
 from advect.io.formats.table import Probabilities, Table
@@ -150,8 +148,7 @@ class _Archive:
             "Store it, or name another one.",
         )
         info = self._infos[key]
-        is_stored = info.compress_type == zipfile.ZIP_STORED
-        if mapped and is_stored and info.file_size >= _LARGE:
+        if mapped and info.compress_type == zipfile.ZIP_STORED and info.file_size >= _LARGE:
             return self._map(info)
         check_size(self.path, info.file_size)
         with np.load(self.path, allow_pickle=False) as arrays:

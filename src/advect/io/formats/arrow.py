@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from advect._util.checks import check_known, refuse_if
+from advect._util import check_known, refuse_if
 from advect.io.formats.content import Content, are_images, as_names, number_dtype
 from advect.io.formats.guard import check_size, damaged
 from advect.io.formats.table import Column, Layout, Table, grid_names, grid_shape, not_a_number

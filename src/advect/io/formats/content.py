@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.checks import check_known, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, refuse_if
 from advect.io.formats.guard import check_size, reading
 from advect.io.formats.table import Table
 
@@ -169,8 +168,7 @@ def plain(label: Any) -> Any:
         label = label.item()
     if getattr(label, "ndim", 0):  # an array is not a label: callers refuse it
         return label
-    missing = type(label).__name__ in ("NAType", "NaTType") or label != label
-    return None if missing else label
+    return None if type(label).__name__ in ("NAType", "NaTType") or label != label else label
 
 
 def by_name(labels: Iterable[Any], classes: Sequence[Any] | None) -> list[Any]:

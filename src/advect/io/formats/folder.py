@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from advect._util.checks import check_known, check_sides, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, check_sides, refuse_if
 from advect.io.formats.content import Content, class_names
 from advect.io.formats.guard import check_regular, reading
 from advect.io.formats.table import text_labels

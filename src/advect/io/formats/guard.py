@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from advect._util.checks import refuse_if
-from advect._util.memory import check_room
-from advect.errors import InputError
+from advect._util import InputError, check_room, refuse_if
 
 _BROKEN = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),

@@ -9,8 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from advect._util.checks import check_known, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, refuse_if
 from advect.io.formats.content import Content
 from advect.io.formats.guard import check_regular, reading
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from advect._util.checks import check_known, one_or_more, refuse_if
-from advect.errors import InputError
+from advect._util import InputError, check_known, one_or_more, refuse_if
 
 LABEL, WEIGHT = "label", "sample_weight"  # what our own files call these columns
 # 007 is a name; pandas writes 1.0 where labels are missing

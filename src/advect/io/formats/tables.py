@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv as arrow_csv, parquet
 
-from advect._util.atomic import atomic_file
-from advect._util.checks import refuse_if
+from advect._util import atomic_file, refuse_if
 from advect.io.formats.arrow import is_number, is_text, table_content
 from advect.io.formats.content import Content, without_missing
 from advect.io.formats.guard import check_size, damaged, read_bytes
@@ -179,8 +178,7 @@ def _check_size(path: Path, facts: Any, schema: Any) -> None:
     # not by their columns: the statistics of a damaged one end the process
     groups = [facts.row_group(at) for at in range(facts.num_row_groups)]
     width = 8 * sum(_width(field.type) for field in schema)
-    size = sum(max(width * group.num_rows, group.total_byte_size) for group in groups)
-    check_size(path, size)
+    check_size(path, sum(max(width * group.num_rows, group.total_byte_size) for group in groups))
 
 
 def _width(kind: Any) -> int:
