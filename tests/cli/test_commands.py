@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,25 @@ def test_unexpected_errors_are_failures(cli, monkeypatch):
     code, out, err = cli("data", "info", A)
     assert code == 1 and not out and "Traceback" in err
     assert err.endswith("failed: RuntimeError: out of order\n")
+
+
+def test_a_run_has_a_page_while_it_goes_on(cli, monkeypatch):
+    module, pages, refresh = import_module("advect.cli.flow"), [], 'http-equiv="refresh"'
+    for name, value in (("_FIRST_PAGE", 0.0), ("_SHARE", math.inf)):
+        monkeypatch.setattr(module, name, value)
+
+    def look(self, step, call=module._LivePage.__call__):
+        call(self, step)
+        pages.append(Path("run/report.html").read_text())
+        if len(pages) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module._LivePage, "__call__", look)
+    first = ("flow", A, B, "-o", "run", "--n-steps", 3, "--checkpoint-every", 1)
+    for words, code, status in ((first, 130, "interrupted"), (("resume", "run"), 0, "completed")):
+        assert cli(*words)[0] == code
+        assert all("running" in page and refresh in page for page in pages)
+        assert status in (last := Path("run/report.html").read_text()) and refresh not in last
 
 
 def test_control_characters_are_escaped(cli):

@@ -30,7 +30,7 @@ from advect._util import (
 )
 from advect.apps.training import sample_figures
 from advect.cost import GroundCost, check_features
-from advect.data.labels import LabeledDataset, law_rows, memberships, with_shared_laws
+from advect.data import LabeledDataset, law_rows, memberships, with_shared_laws
 from advect.data.laws import Gaussians, detached, geodesic
 from advect.data.sampling import by_turns
 from advect.ot import ExactOT, Solver, check_solver

@@ -27,8 +27,8 @@ from advect.apps.label_methods import (
 from advect.apps.training import check_one_space, joined, renamed, sample_figures
 from advect.classes.embedding import Embedded
 from advect.classes.pseudo import one_hot
+from advect.data import LabeledDataset, require_classes
 from advect.data.coerce import as_probabilities
-from advect.data.labels import LabeledDataset, require_classes
 from advect.data.size import refuse_large
 from advect.spaces.steps import listed
 from advect.transport.transport import check_dataset

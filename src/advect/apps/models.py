@@ -25,7 +25,7 @@ from advect._util.networks import BATCH, evaluate
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching, codes_of
 from advect.classes.pseudo import pseudo_labels, renumbered
-from advect.data.labels import LabeledDataset, estimated_laws
+from advect.data import LabeledDataset, estimated_laws
 
 CLUSTERS, FEATURE_CLUSTERS, ANSWERS = "clusters", "clusters of features", "answers"
 _MIN_AGREEMENT = 0.6  # κ above which a model is considered to recognize the data

@@ -33,7 +33,7 @@ from advect.apps.training import Choice, FlowOptions, folds_of, sample_figures
 from advect.classes.embedding import called
 from advect.classes.matching import ClassMatching
 from advect.cost import LabelCost
-from advect.data.labels import LabeledDataset, require_classes, require_labels
+from advect.data import LabeledDataset, require_classes, require_labels
 from advect.data.size import refuse_large
 from advect.flows.loop import Callback, FlowResult
 from advect.maps import EntropicMap

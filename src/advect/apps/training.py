@@ -27,7 +27,7 @@ from advect._util import (
     track,
 )
 from advect.cost import LabelCost, check_features
-from advect.data.labels import LabeledDataset, memberships
+from advect.data import LabeledDataset, memberships
 from advect.flows.choices import image_range
 from advect.flows.dynamics import Bounds, FeatureDriven, as_bounds
 from advect.flows.integrators import Euler

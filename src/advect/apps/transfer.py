@@ -43,7 +43,7 @@ from advect.apps.training import (
 )
 from advect.classes.matching import ClassMatching
 from advect.cost import LabelCost
-from advect.data.labels import LabeledDataset, require_classes, require_labels
+from advect.data import LabeledDataset, require_classes, require_labels
 from advect.flows.callbacks import Recorder
 from advect.flows.choices import image_range
 from advect.flows.loop import Callback, FlowResult

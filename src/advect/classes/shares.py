@@ -24,7 +24,7 @@ from torch import Tensor
 
 from advect._util import Result, Table, check_count, refuse_if
 from advect.cost import GroundCost, NoLabels
-from advect.data.labels import LabeledDataset, diagonal_laws, require_classes, require_labels
+from advect.data import LabeledDataset, diagonal_laws, require_classes, require_labels
 from advect.ot import Cost, Relative, Sinkhorn, Solver, check_solver
 from advect.transport.transport import Transport, check_dataset
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from advect.flows.loop import FlowResult
 
 _SETTINGS = FlowSettings()
+_FIRST_PAGE, _REFRESH, _SHARE = 2.0, 5, 0.1  # of the page of a run: seconds, and share of the time
 
 
 def flow(
@@ -65,7 +67,7 @@ def flow(
         has_results = rundir.check_free(directory, write.overwrite, remedy=remedy)
         job = prepare(_absolute(source, target, settings), directory, running, draw=True)
         with rundir.aside(directory) if has_results else nullcontext(bool) as commit:
-            result = _run(job, running, commit)
+            result = _run(job, running, report, commit)
         _finish(job, result, running, report)
 
 
@@ -222,7 +224,9 @@ def build_objects(
     return {"functional": energy, "n_steps": settings.n_steps, **objects}, resolved
 
 
-def _run(job: Job, running: Session, commit: Callable[[], object] | None = None) -> FlowResult:
+def _run(
+    job: Job, running: Session, report: bool, commit: Callable[[], object] | None = None
+) -> FlowResult:
     """Run the flow and call ``commit`` when it has a checkpoint; without it, continue a flow."""
     import torch
 
@@ -233,6 +237,7 @@ def _run(job: Job, running: Session, commit: Callable[[], object] | None = None)
         ad.Checkpoint(directory, settings.checkpoint_every),
         *([] if commit is None else [lambda _: commit()]),
         rundir.Curves(directory),
+        *([_LivePage(job, running.note)] if report else []),
         *([registry.make("stop", settings.stop)] if settings.stop else []),
     ]
     if not running.output.quiet:
@@ -267,6 +272,33 @@ class _Describe:
         self.done = True
 
 
+class _LivePage:
+    """A callback: rewrite the page of a run at its checkpoints, in at most a tenth of the time. The page
+    loads itself again until the run has ended."""
+
+    def __init__(self, job: Job, note: Callable[[str], None]) -> None:
+        self.job, self.note, self._next = job, note, time.monotonic() + _FIRST_PAGE
+
+    def __call__(self, step: Any) -> None:
+        from advect.cli.look import write_page
+        from advect.report import Story
+
+        begin, job, settings = time.monotonic(), self.job, self.job.config.settings
+        if step.index % settings.checkpoint_every or begin < self._next:
+            return
+        with suppress(Exception):  # a page does not end a flow; the last page reports an error
+            story = replace(
+                Story.of_run(job.directory),
+                status="running",
+                refresh=_REFRESH,
+                target=job.inputs.targets.get(""),
+                cost=registry.make("cost", settings.cost or {}),
+            )
+            self.note(f"page of the run: {write_page(story, job.config, job.directory)}")
+            self.note = bool  # once
+        self._next = time.monotonic() + (time.monotonic() - begin) / _SHARE
+
+
 def _continue(job: Job, running: Session, report: bool) -> None:
     """Continue a run if its data has not changed since it began."""
     path = job.directory / "env.json"
@@ -282,7 +314,7 @@ def _continue(job: Job, running: Session, report: bool) -> None:
             "Restore it, or start a new run.",
         )
     job = replace(job, choices=rundir.entry(env, "choices", dict) or {})
-    _finish(job, _run(job, running), running, report)
+    _finish(job, _run(job, running, report), running, report)
 
 
 def _finish(job: Job, result: FlowResult, running: Session, report: bool) -> None:

@@ -27,7 +27,7 @@ from advect.cost.label_costs import NoLabels, as_label_cost
 from advect.cost.labels import FEW_LAWS, Bures, LabelCost, label_table
 from advect.cost.pair import PairCost
 from advect.cost.targets import TargetValues
-from advect.data.labels import LabeledDataset, require_targets
+from advect.data import LabeledDataset, require_targets
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from advect._util import check_methods, refuse_if
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.labels import LabeledDataset, label_samples, require_labels
+from advect.data import LabeledDataset, label_samples, require_labels
 from advect.data.laws import squared_distances, squared_gaps
 from advect.ot import ExactOT, Solver, check_solver, debiased, envelope, solve_divergence
 

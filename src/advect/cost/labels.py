@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from advect._util import InputError, check_finite
-from advect.data.labels import LabeledDataset, diagonal_laws, law_rows
+from advect.data import LabeledDataset, diagonal_laws, law_rows
 from advect.data.laws import SMALL_FACTORS, Factored, Gaussians, bures
 from advect.ot import Index, Plan
 

@@ -22,7 +22,7 @@ from advect.cost.labels import (
     label_table,
     n_laws,
 )
-from advect.data.labels import LabeledDataset, law_rows, with_class_laws, with_shared_laws
+from advect.data import LabeledDataset, law_rows, with_class_laws, with_shared_laws
 from advect.ot import BlockedCost, DensePlan, Plan
 
 

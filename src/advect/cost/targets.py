@@ -15,7 +15,7 @@ from torch import Tensor
 from advect._util import InputError, refuse_if
 from advect.cost.features import FeatureCost, PointPair
 from advect.cost.labels import LabelCost, n_laws
-from advect.data.labels import LabeledDataset, require_targets
+from advect.data import LabeledDataset, require_targets
 
 
 @dataclass(frozen=True)

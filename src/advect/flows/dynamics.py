@@ -20,7 +20,7 @@ from torch import Tensor
 from advect._util import InputError, check_count, check_known, one_or_more, refuse_if
 from advect.classes.clustering import as_clusterer, relabel
 from advect.cost.targets import column_variances
-from advect.data.labels import (
+from advect.data import (
     LabeledDataset,
     law_rows,
     require_classes,

@@ -17,13 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from advect._util import check_count, check_non_negative, refuse_if
-from advect.data.labels import (
-    LabeledDataset,
-    law_rows,
-    require_classes,
-    require_hard,
-    require_labels,
-)
+from advect.data import LabeledDataset, law_rows, require_classes, require_hard, require_labels
 from advect.data.laws import class_shares, mass_centre, root
 from advect.functionals.base import Functional, State
 from advect.transport.transport import check_dataset

@@ -22,7 +22,7 @@ from torch.nn.functional import one_hot
 
 from advect._util import check_known, check_non_negative, check_positive, refuse_if
 from advect.cost import GroundCost, NoLabels
-from advect.data.labels import LabeledDataset, estimated_laws
+from advect.data import LabeledDataset, estimated_laws
 from advect.maps.base import Map, pack_pairs, unpack_pairs
 from advect.ot import Relative, Sinkhorn
 from advect.spaces.feature_space import in_form_of

@@ -22,8 +22,8 @@ from torch import Tensor
 from advect._util import check_count, check_known, check_non_negative, missing_labels, refuse_if
 from advect.cost import GroundCost, NoLabels, TargetValues, check_features
 from advect.cost.labels import Bures, checked_distances
+from advect.data import LabeledDataset, require_labels, require_targets, with_class_laws
 from advect.data.coerce import as_codes, as_features, as_targets
-from advect.data.labels import LabeledDataset, require_labels, require_targets, with_class_laws
 from advect.data.sampling import by_turns
 from advect.ot import ExactOT, Solver, check_solver
 from advect.transport.transport import check_dataset

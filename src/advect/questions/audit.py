@@ -23,7 +23,7 @@ from advect._util import Progress, as_bytes, check_count, refuse_if, track
 from advect.classes.clustering import of_order_one
 from advect.classes.embedding import Embedded, points_of
 from advect.cost import check_features
-from advect.data.labels import LabeledDataset, require_classes
+from advect.data import LabeledDataset, require_classes
 from advect.data.laws import principal_axes
 from advect.data.size import refuse_large
 from advect.ot import BlockedCost, Cost, Index, Sinkhorn

@@ -150,6 +150,7 @@ class Story:
         names: of source and target.
         title, config, command: texts of the page.
         pictures: maps features of images to images.
+        refresh: seconds after which the page loads itself again; None for a page that is complete.
     """
 
     trajectory: Trajectory | Sequence[Frame]
@@ -169,6 +170,7 @@ class Story:
     config: str | None = None
     command: str | None = None
     pictures: Callable[[LabeledDataset], LabeledDataset] | None = None
+    refresh: int | None = None
 
     def __post_init__(self) -> None:
         others(self.target)

@@ -199,6 +199,7 @@ def _summary(story: Story, frames: Frames, target: LabeledDataset | None) -> dic
         "config": story.config,
         "command": story.command,
         "last": len(frames.steps) - 1,
+        "refresh": story.refresh,
     }
 
 

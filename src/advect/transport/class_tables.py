@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from advect.cost import GroundCost, PairCost
+from advect.data import LabeledDataset, occurring_classes, require_labels
 from advect.data.class_table import ClassTable
-from advect.data.labels import LabeledDataset, occurring_classes, require_labels
 from advect.ot import ExactOT
 
 _ROUNDING = 1e-14  # of the mass of all classes

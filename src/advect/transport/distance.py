@@ -20,8 +20,8 @@ from torch import Tensor
 
 from advect._util import InputError, MemoryLimit, Result, ScaleWarning, Table, refuse_if
 from advect.cost import GroundCost, PairCost, cost_for
+from advect.data import LabeledDataset, memberships, require_classes, require_labels
 from advect.data.class_table import ClassTable
-from advect.data.labels import LabeledDataset, memberships, require_classes, require_labels
 from advect.ot import Divergence, Sinkhorn, Solver, check_solver, debiased, envelope
 from advect.ot.divergence import warn_unresolved
 from advect.transport.class_tables import class_distances, left_by_class, match_classes

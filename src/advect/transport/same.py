@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from advect.cost import spelled
-from advect.data.labels import LabeledDataset, memberships, occurring_classes
+from advect.data import LabeledDataset, memberships, occurring_classes
 
 _APART = 1e-3  # of the largest feature: more than rounding of a mean in any dtype
 
