@@ -8,6 +8,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from deadlines import within
@@ -50,6 +51,8 @@ BAD = [
     ["distance", A, B, "--dtype", "float16"],
     ["distance", A, B, "--memory-limit", "much"],
     ["distance", A, B, "--space", "unit"],
+    ["matrix", A],
+    ["matrix", A, B, "--space.scale", "pooled"],
     ["flow", A, B],
     ["flow", A, "-o", "run"],
     ["flow", "-o", "run"],
@@ -138,6 +141,22 @@ def test_data(answer, cli):
     assert found["classes"] == 3
     code, _, err = cli("data", "convert", A, "-o", "a.csv")
     assert code == 2 and "overwrite" in err
+
+
+def test_matrix_continues_where_it_stopped(answer, cli):
+    words = ["matrix", A, B, "toy:moons?n=20", "-o", "distances"]
+    found = answer(*words)
+    a, b = pair()
+    values = json.loads(Path("distances/distances.json").read_text())
+    assert values
+    assert {"distances.csv", "distances.html"} <= {p.name for p in Path("distances").iterdir()}
+    table = np.loadtxt("distances/distances.csv", delimiter=",", skiprows=1, usecols=(1, 2, 3))
+    assert table[0, 1] == pytest.approx(ad.otdd(a, b).value, rel=1e-6) and found["references"]
+    assert cli(*words)[0] == 2
+    Path("distances/distances.json").unlink()
+    stored = {path: path.stat().st_mtime_ns for path in Path("distances/pairs").iterdir()}
+    assert cli(*words, "-q")[0] == 0
+    assert stored == {path: path.stat().st_mtime_ns for path in Path("distances/pairs").iterdir()}
 
 
 def test_questions(answer, cli):
@@ -321,6 +340,7 @@ def functions():
     """Every command, and the public function whose parameters it has."""
     public = {
         "distance": ad.otdd,
+        "matrix": ad.pairwise,
         "drift": ad.drift,
         "compare": ad.compare,
         "audit": ad.audit,
@@ -374,6 +394,7 @@ def test_large_datasets_are_drawn_or_refused(cli, monkeypatch):
     assert code == 0 and json.loads(out)["n_samples"] == [40, 40] and "at most 40" in err
     _, out, err = cli("distance", *big, "--json", "--max-samples", 60)
     assert json.loads(out)["n_samples"] == [60, 60] and "at most" not in err
+    assert "at most 40" in cli("matrix", *big)[2]
     assert "at most 40" in cli("compare", *big[:1], "toy:gaussians?seed=1", "--repeats", 2)[2]
     small = ("toy:gaussians?n=50", "toy:gaussians?n=50&seed=1")
     assert "at most" not in cli("compare", *small, "--repeats", 2)[2]

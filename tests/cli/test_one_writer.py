@@ -147,16 +147,15 @@ def test_places_without_locks_say_so(monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_parent(number):
     sets = [f"toy:gaussians?n=1200&seed={seed}" for seed in range(9)]
-    code = f"import advect as ad; ad.pairwise({sets}, store='m', n_jobs=2, progress=False)"
-    words = [sys.executable, "-c", code]
+    words = [sys.executable, "-m", "advect", "matrix", *sets, "-j", "2", "-o", "m", "-q"]
     process = psutil.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    while not list(Path().glob("m/*")):
+    while not list(Path().glob("m/pairs/*")):
         assert process.poll() is None
         time.sleep(0.05)
     workers = process.children(recursive=True)
     process.send_signal(number)
     process.communicate(timeout=60)
-    assert process.returncode == -number
+    assert process.returncode == (130 if number == signal.SIGTERM else -number)
     alive = psutil.wait_procs(workers, timeout=10)[1]
     assert len(workers) >= 2 and [w for w in alive if w.status() != psutil.STATUS_ZOMBIE] == []
 

@@ -69,7 +69,7 @@ _DATA = {"info": measure.info, "list": measure.list_names, "convert": measure.co
 GROUPS = ("Data and distances", "Data quality", "Flows", "Applications", "Runs", "More")
 COMMANDS = (
     Command("data", "Data and distances", "Describe, list and convert datasets.", _DATA),
-    _command("Data and distances", measure.distance),
+    *(_command("Data and distances", run) for run in (measure.distance, measure.matrix)),
     *(_command("Data quality", run) for run in (ask.drift, ask.compare, ask.audit)),
     *(_command("Flows", run) for run in (ask.suggest, flow.flow, flow.resume)),
     *(_command("Applications", run) for run in (use.transfer, use.label, ask.adapt)),

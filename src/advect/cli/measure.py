@@ -1,27 +1,40 @@
-"""``advect data`` and ``advect distance``: datasets and the distance between two."""
+"""``advect data``, ``advect distance`` and ``advect matrix``: datasets and the distances between them."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 import advect as ad
 import advect.registry as registry
-from advect._util import Table
+from advect._util import Table, refuse_if
 from advect.cli.options import (
     ASK,
+    OUTPUT,
+    PAIR,
     PRINT,
     RUN,
     Ask,
     Cost,
     MemoryLimit,
     Out,
+    Pair,
     Print,
     Run,
     Solver,
 )
 from advect.cli.session import (
+    FAILED,
+    Exit,
     Facts,
+    Session,
+    check_free_file,
+    say,
     session,
+    short_names,
+    write_json,
 )
 
 
@@ -115,3 +128,90 @@ def distance(
         if method.reach is not None:
             facts["mass_left"] = result.mass_left
         running.finish(result, facts, title=f"{source} and {target}", converged=result.converged)
+
+
+def matrix(
+    *references: str,
+    out: Annotated[
+        Path | None,
+        Parameter(alias="-o", group=OUTPUT, help="Directory for distances.json, .csv and .html."),
+    ] = None,
+    solver: Solver = None,
+    cost: Cost = None,
+    n_jobs: Annotated[
+        int, Parameter(alias="-j", help="Number of parallel jobs; -1 uses all cores.")
+    ] = 1,
+    memory_limit: MemoryLimit = None,
+    run: Pair = PAIR,
+) -> None:
+    """Compute the distances between all pairs of several datasets.
+
+    With -o, finished pairs are stored, and an interrupted command computes only the missing ones.
+
+    Args:
+        references: Two or more datasets.
+
+    Example:
+        advect matrix toy:gaussians toy:moons toy:rings --max-samples 100 -o distances
+    """
+    refuse_if(
+        len(references) < 2,
+        "a matrix needs two or more datasets",
+        f"{len(references)} dataset",
+        "Add references.",
+    )
+    with session(run) as running:
+        directory = None if out is None else out.expanduser()
+        if directory is not None:
+            check_free_file(directory / "distances.json", run.overwrite)
+        sets = _in_one_space(references, run.space or {}, running)
+        method = registry.make("solver", solver or {})
+        sets = running.sampled(sets, "distance", *references, solver=method)
+        result = ad.pairwise(
+            dict(zip(short_names(references), sets, strict=True)),
+            cost=running.cost(cost, *sets),
+            solver=method,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            store=None if directory is None else directory / "pairs",
+            progress=running.progress,
+        )
+        if directory is not None and not result.errors:
+            check_free_file(directory / "distances.json", run.overwrite)
+            _write_matrix(directory, result)
+        facts, converged = {"references": list(references)}, bool(result.converged.all())
+        running.finish(result, facts, converged=converged, out=directory)
+        for pair, message in result.errors.items():
+            say(f"failed: {' and '.join(pair)}: {message}")
+        if result.errors:
+            raise Exit(FAILED)
+
+
+def _write_matrix(directory: Path, result: Any) -> None:
+    import pandas as pd
+
+    from advect._util.atomic import write_atomically
+
+    table = pd.DataFrame(result.values, index=result.names, columns=result.names)
+    write_atomically(directory / "distances.csv", table.to_csv().encode())
+    result.report(directory / "distances.html")
+    write_json(directory / "distances.json", result.to_dict())
+
+
+def _in_one_space(
+    references: tuple[str, ...], space: dict[str, str], running: Session
+) -> list[ad.LabeledDataset]:
+    """All datasets in one space: unchanged if they fit, images in the size and colors of the largest."""
+    from advect.spaces.feature_space import in_space_of_largest
+
+    refuse_if(
+        {"project", "columns"} & space.keys()
+        or space.get("scale", "none") not in ("none", "each", "unit"),
+        "this option needs exactly two datasets",
+        "space.scale, space.project or space.columns",
+        "Convert them first with advect data convert, or use space.size and space.channels.",
+    )
+    sets = [running.load(reference) for reference in references]
+    if len({data.sample_shape for data in sets}) == 1 and not space:
+        return sets
+    return in_space_of_largest(sets, running.space)
