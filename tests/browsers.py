@@ -1,7 +1,5 @@
 """A browser for pages, where there is one; it asks nobody for anything by itself."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The examples run as they stand, and end in a figure that makes sense and a picture."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import warnings

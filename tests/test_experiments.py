@@ -1,7 +1,5 @@
 """The scripts of experiments/ run, and what the paper says about their figures holds in their numbers."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

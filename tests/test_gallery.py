@@ -1,8 +1,6 @@
 """The gallery: each script is short and says what it shows, together they have an entry for every member
 of every family, and each runs to its figure."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Every measured number of the documentation comes from a file of results, and pages are as the files say."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

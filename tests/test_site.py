@@ -3,8 +3,6 @@ public name and command is on it, and it opens from disk without a request to th
 
 The gallery's scripts have tests of their own; one of them runs here. Notebooks are executed."""
 
-from __future__ import annotations
-
 import fcntl
 import importlib.util
 import os

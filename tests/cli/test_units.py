@@ -1,7 +1,5 @@
 """What a user brought comes back: units, columns, dtypes, categories, names; images stay images."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that must hold."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

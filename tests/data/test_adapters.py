@@ -1,7 +1,5 @@
 """Datasets to other libraries and back: what is kept, what is refused, and that draws are uniform."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

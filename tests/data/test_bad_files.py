@@ -1,7 +1,5 @@
 """Whatever is wrong with a file, an ``InputError`` names it, and nothing is left behind."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """Files come back as they were written; some rows are those rows of everything."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

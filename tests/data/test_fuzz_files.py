@@ -1,7 +1,5 @@
 """Every reader against damaged files: each is read, or refused with a message, in little time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import random

@@ -1,7 +1,5 @@
 """Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all proportion."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

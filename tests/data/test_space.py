@@ -1,7 +1,5 @@
 """Feature spaces, there and back, against Pillow, numpy, scikit-learn and laws."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

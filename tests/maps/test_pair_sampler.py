@@ -1,7 +1,5 @@
 """Mini-batch pairs: against assignments and simplex of other libraries, laws of the cost with labels, and at the edges."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

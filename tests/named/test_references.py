@@ -3,8 +3,6 @@ refused.
 
 Nothing here touches the network."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A browser for pages: each opens with an empty profile and must cause no request and no error."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a result is one file without scripts; names are text wherever they appear."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The page of a flow is one file that loads nothing, shows what was recorded, and escapes names."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the network for nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

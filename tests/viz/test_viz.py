@@ -1,8 +1,6 @@
 """Figures show what they are given: points, ellipses, curves, images, tables, couplings, maps, films; and refuse the
 rest."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
