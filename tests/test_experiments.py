@@ -11,7 +11,6 @@ import pytest
 
 import advect as ad
 
-pytest.importorskip("matplotlib")
 FOLDER = Path(__file__).parents[1] / "experiments"
 
 

@@ -13,7 +13,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 @pytest.fixture
 def module(monkeypatch):
-    """A module of experiments/, by name."""
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     return importlib.import_module
 

@@ -245,8 +245,7 @@ class TestNearTheTarget:
         source, target = shifted_blobs()
         options = {"integrator": ad.Euler(0.4)}
         whole = ad.flow(source, ad.OTDD(target), n_steps=20, **options)
-        callbacks = [ad.Checkpoint(tmp_path)]
-        ad.flow(source, ad.OTDD(target), n_steps=11, callbacks=callbacks, **options)
+        ad.flow(source, ad.OTDD(target), n_steps=11, callbacks=[ad.Checkpoint(tmp_path)], **options)
         resumed = ad.flow(source, ad.OTDD(target), n_steps=20, resume=tmp_path, **options)
         assert torch.equal(whole.dataset.x, resumed.dataset.x) and whole.values == resumed.values
 

@@ -147,9 +147,8 @@ def test_the_certificate_of_any_potentials(ends):
 def test_the_marginal_error_of_given_potentials():
     """The L1 error of both marginals; None as soon as that of the rows is above what is allowed."""
     at = Point(False)
-    f, g = at.marginals.absorb(
-        at.potentials[0] + EPSILON * math.log(1.1), at.potentials[1], EPSILON, WIDE
-    )
+    f, g = at.potentials
+    f, g = at.marginals.absorb(f + EPSILON * math.log(1.1), g, EPSILON, WIDE)
     at.kernel.fill(f, g, EPSILON)
     rows, columns = (at.plan(f, g).sum(dim) for dim in (1, 0))
     error = float((rows - at.a).abs().sum() + (columns - at.b).abs().sum())
@@ -172,11 +171,8 @@ class TestScale:
             assert Scale(shape, 0.0, 3.0, 0.5).sums_rounding(dtype) == pytest.approx(18 * u)
         rounding, find = 4 * u * (6 + 9 + 3) + 18 * u * (15.0 + 0.5), self.SCALE.value_error
         for residual in (0.0, 1e-3):
-            found = (
-                find(dtype, residual, self.EXTREMES),
-                find(dtype, residual, self.EXTREMES, matched=False),
-            )
-            wanted = residual * 15 / 2 + rounding, residual * 15.5 + rounding
+            found = [find(dtype, residual, self.EXTREMES, matched=m) for m in (True, False)]
+            wanted = [residual * 15 / 2 + rounding, residual * 15.5 + rounding]
             assert found == pytest.approx(wanted, rel=1e-12)
         swapped = find(dtype, 1e-3, self.EXTREMES[2:] + self.EXTREMES[:2])
         assert swapped == find(dtype, 1e-3, self.EXTREMES)

@@ -50,8 +50,7 @@ def test_the_first_order_is_that_of_differences(name):
         for code in range(2):
             each = np.array(slopes)[data.y.numpy() == code]
             variance += len(each) * each.var(ddof=1) / len(data) ** 2
-    expected = math.sqrt(variance) / found.value
-    assert found.standard_error() == pytest.approx(expected, rel=tol)
+    assert found.standard_error() == pytest.approx(math.sqrt(variance) / found.value, rel=tol)
 
 
 @pytest.mark.slow
@@ -124,8 +123,7 @@ def test_carried_laws_and_samples_without_weight_do_not_vary():
     a, b = draw(60, 0.0, 0), draw(60, 2.0, 1)
     error = ad.otdd(a, b).standard_error()
     assert ad.otdd(a, a).standard_error() == 0.0 and ad.otdd(a, a).interval() == (0.0, 0.0)
-    known = [data.replace(law=data.laws()) for data in (a, b)]
-    assert ad.otdd(*known).standard_error() < error
+    assert ad.otdd(*[data.replace(law=data.laws()) for data in (a, b)]).standard_error() < error
     x, y = torch.cat([a.x, a.x[:5] + 99]), torch.cat([a.y, a.y[:5]])
     more = ad.LabeledDataset(x, y, weights=[*a.weights.tolist(), *[0.0] * 5])
     assert ad.otdd(more, b).standard_error() == pytest.approx(error, rel=1e-6)
