@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 import advect as ad
 from advect.ot.cost import DenseCost
-from advect.ot.dual import CAP, Balanced, Penalised, Scale
+from advect.ot.dual import CAP, Balanced, Penalised, Scale, _divergence
 from advect.ot.iteration import Iteration
 
 WIDE, NARROW = torch.float64, torch.float32
@@ -155,6 +155,17 @@ def test_the_marginal_error_of_given_potentials():
     assert float((rows - at.a).abs().sum()) == pytest.approx(0.1)
     assert at.marginals.unit_error(at.kernel, 0.101) == pytest.approx(error)
     assert at.marginals.unit_error(at.kernel, 0.099) is None
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.3, -0.49, 0.49, -0.51, 0.51, -3.0, 1.0])
+def test_a_divergence_from_implied_masses(ratio):
+    """Σ w r² where p = w (1 − r) is within a half of w = a e^(−f/ρ), else w − p + p log(p/w)."""
+    a, f = torch.tensor([0.2, 0.5]).double(), torch.tensor([0.3, -1.0]).double()
+    w = a * torch.exp(-f / RHO)
+    p = w * (1 - ratio)
+    exact = w - p + torch.xlogy(p, p / w)
+    wanted = w * ratio**2 if abs(ratio) < 0.5 else exact
+    assert _divergence(p, a, f, RHO) == pytest.approx(float(wanted.sum()), rel=1e-12, abs=1e-15)
 
 
 class TestScale:
