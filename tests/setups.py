@@ -56,7 +56,6 @@ def iris(n):
 
 
 def images(source, target, size=None):
-    """Datasets by name."""
     names = source, target
     return lambda n: ad.harmonize(*(ad.datasets.load(name, n=n) for name in names), size=size)
 

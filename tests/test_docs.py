@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from types import CodeType
 
 import pytest
 
@@ -11,7 +10,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 GUIDES = [path for path in sorted(FOLDER.glob("*.md")) if BLOCK.search(path.read_text())]
 
 
-def blocks(guide: Path) -> list[CodeType]:
+def blocks(guide):
     text = guide.read_text()
     return [
         compile("\n" * text.count("\n", 0, block.start(1)) + block[1], guide.name, "exec")
@@ -21,10 +20,10 @@ def blocks(guide: Path) -> list[CodeType]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
-def test_guides_run(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guides_run(guide, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADVECT_DATA", "")  # a guide may set it
-    names: dict[str, object] = {}
+    names = {}
     for block in blocks(guide):
         exec(block, names)
 

@@ -1,8 +1,6 @@
 """Experiments as cells: they run in processes of their own, are stored one by one, and are not mixed
 with those of other settings."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import json

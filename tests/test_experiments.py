@@ -1,7 +1,5 @@
 """The scripts of experiments/ run, and what the paper says about their figures holds in their numbers."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -13,7 +11,6 @@ import pytest
 
 import advect as ad
 
-pytest.importorskip("matplotlib")
 FOLDER = Path(__file__).parents[1] / "experiments"
 
 

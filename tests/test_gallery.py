@@ -1,9 +1,5 @@
-"""The gallery: each script is short and says what it shows, together they have an entry for every member
-of every family, and each runs to its figure."""
+"""The gallery: its scripts have an entry for every member of every family, and each runs to its figure."""
 
-from __future__ import annotations
-
-import ast
 import inspect
 import re
 import runpy
@@ -17,7 +13,6 @@ import advect.registry as registry
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 SCRIPTS = sorted(GALLERY.rglob("plot_*.py"))
-MOST_LINES = 60  # of code
 
 
 def _named() -> set[str]:
@@ -44,19 +39,8 @@ def test_there_are_enough_entries_each_with_a_name_of_its_own():
     assert len({path.stem for path in SCRIPTS}) == len(SCRIPTS)
     for folder in {path.parent for path in SCRIPTS}:
         assert (folder / "GALLERY_HEADER.rst").exists(), folder.name
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_an_entry_says_what_it_shows(path):
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    title, line, empty, *rest = ast.get_docstring(tree).splitlines()
-    assert set(line) == {"="} and len(line) >= len(title) and not empty
-    assert len(re.findall(r"[.:;?](?:\s|$)", " ".join(rest))) >= 2, "say what it shows, and when"
-    assert "\n# %%" in source and "print(" in source
-    code = [text.strip() for text in source.splitlines()[tree.body[1].lineno - 1 :]]
-    assert sum(bool(text) and not text.startswith("#") for text in code) <= MOST_LINES
-    assert not re.search(r"fetch_|urlopen|https?://", source), "entries run without network"
+    for path in SCRIPTS:  # they run without network
+        assert not re.search(r"fetch_|urlopen|https?://", path.read_text(encoding="utf-8")), path
 
 
 def test_every_member_has_an_entry():

@@ -1,7 +1,5 @@
 """Objects as a notebook shows them, and names that are looked for in the wrong room."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -77,12 +77,6 @@ def test_readme_command_lines_run_and_say_what_is_shown(capsys, outside):
     assert (outside / "out" / "run" / "report.html").exists()
 
 
-def test_readme_names_the_two_commands():
-    makefile = (ROOT / "Makefile").read_text()
-    for command in ("demo", "test"):
-        assert f"make {command}" in TEXT and f"\n{command}:" in makefile
-
-
 def test_demo_runs(capsys, tmp_path):
     demo = runpy.run_path(str(ROOT / "examples" / "demo" / "digits_to_mnist.py"))
     demo["main"](["--particles", "100", "--steps", "3", "--epochs", "1", "--out", str(tmp_path)])

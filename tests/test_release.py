@@ -47,8 +47,7 @@ def test_the_version_is_one():
     changelog = (ROOT / "CHANGELOG.md").read_text()
     version, date = re.search(r"^## ([\d.]+) \((\d{4}-\d\d-\d\d)\)", changelog, re.M).groups()
     assert version == ad.__version__
-    citation = (ROOT / "CITATION.cff").read_text()
-    assert f"\nversion: {version}\ndate-released: {date}\n" in citation
+    assert f"\nversion: {version}\ndate-released: {date}\n" in (ROOT / "CITATION.cff").read_text()
     assert f'version: "{version}"' in (ROOT / "release/conda/meta.yaml").read_text()
 
 

@@ -1,7 +1,5 @@
 """Every measured number of the documentation comes from a file of results, and pages are as the files say."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re
@@ -15,7 +13,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 @pytest.fixture
 def module(monkeypatch):
-    """A module of experiments/, by name."""
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     return importlib.import_module
 

@@ -3,18 +3,13 @@ public name and command is on it, and it opens from disk without a request to th
 
 The gallery's scripts have tests of their own; one of them runs here. Notebooks are executed."""
 
-from __future__ import annotations
-
 import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import browsers
 import pytest
@@ -33,7 +28,7 @@ pytestmark = [
 STORIES = ("imbalanced", "regression")
 
 
-def part(name: str) -> ModuleType:
+def part(name):
     """A module of docs/_site."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_site" / f"{name}.py")
     assert spec and spec.loader
@@ -80,18 +75,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def visit(built: Path) -> Iterator[Callable[..., Any]]:
+def visit(built):
     """Open a page from disk; at the end nothing may have been asked of the network, nor complained of."""
-    heard: list[str] = []
+    heard = []
     with browsers.opened() as browser:
 
-        def visit(name: str, query: str = "", **options: Any) -> Any:
-            page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
-            page.on("pageerror", lambda error: heard.append(f"{name}: {error}"))
-            page.on("console", lambda m: m.type in ("error", "warning") and heard.append(m.text))
-            local = ("data:", built.as_uri())
-            page.on("request", lambda r: r.url.startswith(local) or heard.append(r.url))
-            page.goto((built / name).as_uri() + query)
+        def visit(name):
+            page = browser.new_page(viewport={"width": 1200, "height": 900})
+            browsers.listen(page, heard, built.as_uri())
+            page.goto((built / name).as_uri())
             page.wait_for_load_state("networkidle")
             return page
 

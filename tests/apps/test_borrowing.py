@@ -52,8 +52,7 @@ def test_residuals_are_those_of_the_matched_classes():
 def test_each_shot_and_each_residual_has_its_turn():
     source, few = source_of(k=1, n=20), few_of(shots=4, k=1)
     more = borrow(source, few, 20, seeded())
-    apart = gaps(more.x, (few.x[:, None] + residuals(source)).reshape(-1, 4))
-    found = apart.argmin(dim=1)
+    found = gaps(more.x, (few.x[:, None] + residuals(source)).reshape(-1, 4)).argmin(dim=1)
     assert torch.bincount(found // 20).tolist() == [5, 5, 5, 5]
     assert len((found % 20).unique()) == 20
 
@@ -72,8 +71,7 @@ def test_weights_say_how_often():
 def test_in_proportion_a_source_of_scaled_means_scales_the_few():
     directions = torch.tensor([[3.0, 1.0], [0.0, 2.0]])
     ratios = torch.tensor([0.5, 1.0, 1.5])
-    x = (ratios[:, None, None] * directions).reshape(6, 2)
-    source = ad.LabeledDataset(x, [0, 1] * 3)
+    source = ad.LabeledDataset((ratios[:, None, None] * directions).reshape(6, 2), [0, 1] * 3)
     few = ad.LabeledDataset([[8.0, 0.0], [0.0, 6.0]], ["u", "v"])
     more = borrow(source, few, 60, seeded(), proportional=True)
     expected = ratios[:, None] * torch.tensor([8.0, 0.0])

@@ -151,8 +151,7 @@ def test_drawn_pairs_have_equal_weights_and_come_as_often_as_their_mass():
     assert all(pair in pairs for pair in drawn)
     for pair, mass in zip(pairs, whole.dataset.weights.tolist(), strict=True):
         assert abs(drawn.count(pair) - 400 * mass) < 1
-    again = ad.interpolate(a, b, 0.5, size=400, seed=seeded())
-    assert torch.equal(some.dataset.x, again.dataset.x)
+    assert torch.equal(some.dataset.x, ad.interpolate(a, b, 0.5, size=400, seed=seeded()).dataset.x)
 
 
 def test_translations_and_scales_go_through():
@@ -171,8 +170,7 @@ def test_laws_of_single_samples_and_single_sample_classes():
     assert between.dataset.law is not None
     whole = far(a, b)
     assert math.isclose(far(a, between.dataset), whole / 2, rel_tol=1e-6)
-    same = ad.interpolate(a, a, 0.5)
-    assert torch.equal(same.dataset.x, a.x)
+    assert torch.equal(ad.interpolate(a, a, 0.5).dataset.x, a.x)
 
 
 def test_a_path_has_the_same_pairs_at_each_position():

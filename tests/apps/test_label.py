@@ -39,15 +39,13 @@ def test_folds_have_labels_of_all_classes_and_leave_lone_ones_in():
     for fold in range(known.folds.max() + 1):
         held = known.folds == fold
         assert len({*codes[held]}) == held.sum() and {*codes[~held]} == {-1, 0, 1, 2}
-    many = KnownLabels(np.arange(3000) % 100, 100)
-    assert many.folds.max() == 1  # folds times classes are few
+    assert KnownLabels(np.arange(3000) % 100, 100).folds.max() == 1  # folds times classes are few
 
 
 def test_refining_survives_points_that_do_not_differ():
     x = np.repeat([[0.0, 0.0], [1.0, 0.0]], 10, axis=0)
     data = partly(ad.LabeledDataset(x, ["a"] * 10 + ["b"] * 10), 2)
-    made = ad.apps.label(data, method="refine", progress=False)
-    assert made.labels == ["a"] * 10 + ["b"] * 10
+    assert ad.apps.label(data, method="refine", progress=False).labels == ["a"] * 10 + ["b"] * 10
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
@@ -89,8 +87,7 @@ def test_pool_and_few_are_one_graph_and_names_are_kept():
     data = blobs(80)
     few, pool = partly(data, 3), data.subset(slice(12, 80))
     few = few.subset(few.labeled)
-    bare = ad.LabeledDataset(pool.x)
-    made = ad.apps.label(bare, few, progress=False)
+    made = ad.apps.label(ad.LabeledDataset(pool.x), few, progress=False)
     assert made.labels == pool.labels and torch.equal(made.dataset.x, pool.x)
     assert not made.known.any() and len(made) == len(pool)
     some = pool.replace(y=torch.where(torch.arange(len(pool)) < 5, pool.y, -1))
@@ -102,13 +99,11 @@ def test_pool_and_few_are_one_graph_and_names_are_kept():
 
 @pytest.mark.slow
 def test_answers_depend_on_no_order_of_classes_and_repeat():
-    data = blobs(90, gap=3.0)
-    few = partly(data, 4)
+    few = partly(blobs(90, gap=3.0), 4)
     made = ad.apps.label(few, progress=False)
     assert np.array_equal(made.probabilities, ad.apps.label(few, progress=False).probabilities)
     names = [("other", 3 - code) for code in range(3)]
-    renamed = few.replace(classes=tuple(names))
-    again = ad.apps.label(renamed, progress=False)
+    again = ad.apps.label(few.replace(classes=tuple(names)), progress=False)
     assert again.dataset.classes == tuple(names)
     np.testing.assert_allclose(again.probabilities, made.probabilities)
     float32 = ad.apps.label(few.to(dtype=torch.float32), progress=False)

@@ -114,14 +114,13 @@ def test_samples_without_weight_are_none():
     assert ad.apps.transfer(SOURCE, none, **FAST).choice.held_out in (0, 6)
 
 
+@pytest.mark.slow
 class TestTransfer:
     source = clusters(n=120, seed=2, names=(0, 1, 2))
     target = clusters(0.5 * MEANS.flip(0) - 9.0, n=300, seed=3, names="abc", spread=0.3)
 
-    @pytest.mark.slow
     def test_training_sets_lie_with_the_target_under_its_labels(self):
-        few = shots(9, target=self.target)
-        sets = ad.apps.transfer(self.source, few)
+        sets = ad.apps.transfer(self.source, shots(9, target=self.target))
         mapped = sets.relabeled(sets.map.transform(clusters(n=60, seed=9, names=(0, 1, 2))))
         centres = self.target.laws().means
         for data in (sets.final, mapped):
@@ -133,7 +132,6 @@ class TestTransfer:
         assert sets.matching.hard == {0: "c", 1: "b", 2: "a"}
         torch.testing.assert_close(sets.path.weights.sum(), torch.tensor(1.0, dtype=torch.float64))
 
-    @pytest.mark.slow
     def test_exact_transport_lands_on_the_samples(self):
         few = self.target.sample(12, balanced=True)  # ten samples of the source for each
         options = {"n_steps": 1, "step_size": 1.0, "solver": ad.ExactOT()}

@@ -69,16 +69,14 @@ def test_the_default_clusterer_recovers_digits():
     """Accuracies of release 0.2.0: 0.8675 and 0.8988."""
     for seed, least in ((0, 0.86), (1, 0.89)):
         digits = ad.datasets.load("digits", n=800, seed=seed)
-        found = ad.pseudo_labels(unlabeled(digits), n_clusters=10)
-        assert accuracy(found.y, digits.labels) > least
+        assert accuracy(ad.pseudo_labels(unlabeled(digits), n_clusters=10).y, digits.labels) > least
 
 
 @pytest.mark.parametrize("clusterer", TOLD)
 @pytest.mark.parametrize(("scale", "shift"), [(1e-150, 0.0), (1e150, 0.0), (1.0, 1e6)])
 def test_scales_and_shifts_change_nothing(clusterer, scale, shift):
     data = blobs(scale=scale, shift=shift)
-    found = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4)
-    assert found.y.tolist() == data.y.tolist()
+    assert ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4).y.tolist() == data.y.tolist()
     embedded = ad.pseudo_labels(unlabeled(data), clusterer, n_clusters=4, embedding=2)
     assert same_partition(embedded.y, data.y) or clusterer == "spectral"
 
@@ -103,8 +101,7 @@ def test_large_data_is_clustered_in_part(monkeypatch):
 
 def test_noise_joins_the_nearest_cluster():
     x = np.concatenate([np.linspace(0, 1, 20), np.linspace(10, 11, 20), [3.0, 7.0]])[:, None]
-    raw = cluster.DBSCAN(eps=0.2, min_samples=4).fit_predict(x)
-    assert raw[-2:].tolist() == [-1, -1]
+    assert cluster.DBSCAN(eps=0.2, min_samples=4).fit_predict(x)[-2:].tolist() == [-1, -1]
     found = ad.pseudo_labels(ad.LabeledDataset(x), "dbscan?eps=0.2")
     assert found.y[-2:].tolist() == [found.y[0], found.y[20]] == [0, 1]
 
@@ -145,8 +142,7 @@ def test_principal_components_are_scikit_learns(shape):
 def test_constant_features_duplicates_and_edges(clusterer):
     x = np.repeat(np.array([[0.0, 7.0], [1.0, 7.0], [5.0, 7.0], [6.0, 7.0]]), 6, axis=0)
     data = ad.LabeledDataset(x)
-    pairs = ad.pseudo_labels(data, clusterer, n_clusters=2)
-    assert pairs.y.tolist() == [0] * 12 + [1] * 12
+    assert ad.pseudo_labels(data, clusterer, n_clusters=2).y.tolist() == [0] * 12 + [1] * 12
     assert ad.pseudo_labels(data, clusterer, n_clusters=1).y.tolist() == [0] * 24
     four = ad.pseudo_labels(data, clusterer, n_clusters=4)
     assert four.y.tolist() == np.repeat(range(4), 6).tolist()

@@ -95,8 +95,7 @@ def test_classes_without_mass_and_single_samples():
     assert np.isfinite(found.standard_error(10)).all()
     light = blobs((20, 20, 5)).replace(weights=[1.0] * 40 + [0.0] * 5)  # samples without mass
     assert ad.class_shares(light, blobs((10, 10), seed=1)).p_value > 0.01
-    alone = ad.class_shares(blobs((5,)), blobs((7,), seed=1))
-    assert alone.shares.tolist() == [1.0]
+    assert ad.class_shares(blobs((5,)), blobs((7,), seed=1)).shares.tolist() == [1.0]
 
 
 def test_what_is_refused():

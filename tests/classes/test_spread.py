@@ -56,8 +56,7 @@ def test_probabilities_sum_to_one_and_known_labels_are_sure():
     y = torch.full_like(moons.y, -1)
     y[[0, 1, 150]] = moons.y[[0, 1, 150]]
     few = moons.replace(y=y, classes=(*moons.classes, "nobody"))
-    filled = ad.fill_labels(few, soft=True)
-    rows = filled.probabilities.numpy()
+    rows = ad.fill_labels(few, soft=True).probabilities.numpy()
     np.testing.assert_allclose(rows.sum(axis=1), 1, atol=1e-6)
     assert (rows >= 0).all() and (rows[:, 2] == 0).all()
     assert rows[[0, 1, 150], moons.y[[0, 1, 150]]].tolist() == [1.0, 1.0, 1.0]
@@ -83,8 +82,7 @@ def test_known_labels_names_and_the_rest_stay():
     assert filled.classes == few.classes and torch.equal(filled.y, data.y)
     assert torch.equal(filled.x, data.x) and torch.equal(filled.weights, data.weights)
     wrong = few.y.clone().index_fill_(0, few.labeled.nonzero()[:1, 0], 2)  # unlike its neighbours
-    again = ad.fill_labels(few.replace(y=wrong))
-    assert torch.equal(again.y[few.labeled], wrong[few.labeled])
+    assert torch.equal(ad.fill_labels(few.replace(y=wrong)).y[few.labeled], wrong[few.labeled])
     assert ad.fill_labels(data) is data
 
 
@@ -108,8 +106,7 @@ def test_the_graph_is_in_one_piece_by_shortest_bridges(neighbors):
 
 
 def test_propagation_solves_its_equation():
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(60, 2))
+    x = np.random.default_rng(0).normal(size=(60, 2))
     codes = np.where(np.arange(60) < 6, np.arange(60) % 3, -1)
     graph = neighbor_graph(x, 7).toarray()
     roots = np.sqrt(graph.sum(axis=1))
@@ -127,8 +124,7 @@ def test_propagation_solves_its_equation():
 @pytest.mark.parametrize("alpha", [0.3, 0.9])
 def test_propagation_far_from_labels_solves_its_equation(alpha):
     """The scores as a sum over walks: no term is negative, so the smallest is exact too."""
-    generator = np.random.default_rng(1)
-    x = np.sort(generator.uniform(size=400))[:, None]
+    x = np.sort(np.random.default_rng(1).uniform(size=400))[:, None]
     known = np.array([3, 150, 170, 390])
     codes = np.full(400, -1)
     codes[known] = [2, 0, 1, 1]

@@ -111,8 +111,7 @@ def flow(*callbacks):
 
 
 def writers():
-    metric = ad.Metric("n", len, directory="run")
-    return ad.Recorder(directory="run"), ad.Checkpoint("run"), metric
+    return ad.Recorder(directory="run"), ad.Checkpoint("run"), ad.Metric("n", len, directory="run")
 
 
 def test_from_python_too(holder):

@@ -57,8 +57,7 @@ def test_a_directory_of_others_is_not_replaced(name, kept):
 def test_files_of_yours_in_a_run_stay(name, kept):
     assert main([*FLOW]) == 0
     put("run", name)
-    err = kept(str(Path("run", name.partition("/t")[0])), *FLOW, "--overwrite")
-    assert "move" in err
+    assert "move" in kept(str(Path("run", name.partition("/t")[0])), *FLOW, "--overwrite")
     shutil.rmtree("run")
     assert main([*FLOW]) == 0 and main([*FLOW, "--overwrite"]) == 0
 

@@ -1,8 +1,5 @@
 """What a user brought comes back: units, columns, dtypes, categories, names; images stay images."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import numpy as np
@@ -115,18 +112,6 @@ def test_scaled_ones_come_when_asked(run):
     assert "town=Genf" in (target.columns or ()) and "town=Chur" not in (target.columns or ())
     with pytest.raises(InputError, match="unknown units; got 'sauce'. Did you mean 'source'"):
         ad.datasets.load("run:run@0?units=sauce")
-
-
-def test_the_way_back_in_python():
-    options = {"label": "kind", "categorical": "onehot"}
-    first, second = (
-        ad.LabeledDataset.from_frame(each, **options) for each in (pets(12), pets(9, 2))
-    )
-    space = ad.FeatureSpace.fit(first, second, scale="pooled")
-    again = ad.FeatureSpace.from_dict(json.loads(json.dumps(space.to_dict())))
-    back = again.invert(again.apply(first)).to_pandas()
-    same_table(pets(12), back, exact=False)
-    np.testing.assert_allclose(back.weight, pets(12).weight)
 
 
 def test_a_run_without_a_space_is_as_it_is(empty):

@@ -190,15 +190,11 @@ class Growing(Overwriting):
 
 
 class Plain(ad.Functional):
-    """A number without a graph."""
-
     def __call__(self, rho):
         return float(rho.x.square().sum())
 
 
 class Numbers(ad.Functional):
-    """A state of plain numbers."""
-
     def begin(self, rho):
         return {"calls": 0.0}
 

@@ -105,8 +105,7 @@ def check_gradient(rho, centre, laws_b, plan, gradient, tolerance, where):
             distances, traces = oracle(moved_laws, laws_b)
             values.append((plan * distances).sum())
         expected = (values[0] - values[1]) / (2 * step)
-        own = gradient[y == code].double().numpy()
-        size = np.linalg.norm(own) * np.linalg.norm(direction)
+        size = np.linalg.norm(gradient[y == code].double().numpy()) * np.linalg.norm(direction)
         # of the differences themselves
         rounding = 1e-15 / step * (plan * (distances + traces)).sum()
         gap = abs(float((gradient.double().numpy() * direction).sum()) - expected)

@@ -54,8 +54,7 @@ def test_a_share_is_of_the_mean_squared_distance_about_the_means():
 def test_shares_follow_the_scale_and_no_offset(shift, scale):
     plain = by(NAMES).fitted(A, B).label_cost.penalty
     moved = [data.replace(x=scale * (data.x + shift)) for data in (A, B)]
-    found = by(NAMES).fitted(*moved).label_cost.penalty
-    assert found == pytest.approx(scale**2 * plain, rel=1e-7)
+    assert by(NAMES).fitted(*moved).label_cost.penalty == pytest.approx(scale**2 * plain, rel=1e-7)
 
 
 @pytest.mark.parametrize("label", [NAMES, BOTH, ad.ByName(0.0)], ids=repr)
@@ -75,8 +74,7 @@ def test_other_names_of_the_same_samples_are_a_distance():
     for label in (NAMES, BOTH):
         found = ad.otdd(A, turned, cost=by(label))
         assert found.value > 0.1 and found.converged and not found.same
-    few = ad.otdd(A, turned, cost=by(NAMES), solver=ad.MiniBatch(size=12, batches=3))
-    assert not few.same
+    assert not ad.otdd(A, turned, cost=by(NAMES), solver=ad.MiniBatch(size=12, batches=3)).same
     for other in (A.replace(x=A.x + 1), A.replace(y=0 * A.y, classes=("all",))):
         assert not ad.otdd(A, other, solver=ad.MiniBatch(size=12)).same  # nor where parts are drawn
 
@@ -111,8 +109,7 @@ def test_notes_name_classes_without_a_namesake():
     assert "ant" in notes(A, B) and "dog" in notes(A, B)
     assert "No class name" in notes(A, strangers)
     assert "name" not in notes(A, A.replace(x=A.x + 1))
-    many = drawn(24, 0, tuple("abcdefgh"))
-    assert "(a, b, c, d, e, … and x, y, z)" in notes(many, strangers)
+    assert "(a, b, c, d, e, … and x, y, z)" in notes(drawn(24, 0, tuple("abcdefgh")), strangers)
     flowed = ad.flow(A, ad.OTDD(strangers, cost=by(NAMES)), n_steps=1)
     assert any("No class name" in note.what for note in flowed.notes)
 

@@ -1,7 +1,5 @@
 """Labels that are probabilities: the cost against loops over its formula, POT, differences, and laws that must hold."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -61,8 +59,7 @@ def test_matrix_and_contraction_are_those_of_the_formula(name, case):
     a = A.hard() if case == "target alone" else A
     b = {"source alone": B.hard(), "itself": a}.get(case, B)
     pair, wanted = cost.between(a, b), by_loops(cost, a, b)
-    scale = float(wanted.abs().max())
-    assert torch.allclose(pair.matrix(), wanted, rtol=0, atol=1e-12 * scale)
+    assert torch.allclose(pair.matrix(), wanted, rtol=0, atol=1e-12 * float(wanted.abs().max()))
     plan = torch.rand(wanted.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     plan = plan + plan.T if case == "itself" else plan  # as those of self-problems are
     assert float(pair.contract(plan)) == pytest.approx(float((plan * wanted).sum()), rel=1e-12)
@@ -130,8 +127,7 @@ def test_a_dataset_is_nowhere_else_whatever_its_order_and_names():
         assert found.value == 0 and found.converged
         there, same = (ad.otdd(data, B, solver=solver).value for data in (A, renamed))
         assert same == pytest.approx(there, rel=1e-9)
-    sharper = A.replace(probabilities=0.9 * A.probabilities + 0.1 / 3)
-    assert ad.otdd(A, sharper).value > 0
+    assert ad.otdd(A, A.replace(probabilities=0.9 * A.probabilities + 0.1 / 3)).value > 0
 
 
 def test_laws_are_those_of_weighted_samples():
@@ -159,8 +155,7 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so(monkeypatch
     laws = ad.Gaussians(torch.zeros(4, 2).double(), Full(axes[:, :, None] * axes[:, None, :]))
     apart = ad.bures(laws, laws)
     shares = torch.tensor([[0.5, 0, 0.5, 0], [0, 0.5, 0, 0.5]]).double()
-    places = 0.1 * torch.eye(2).double()
-    data = ad.LabeledDataset(places, probabilities=shares, law=laws)
+    data = ad.LabeledDataset(0.1 * torch.eye(2).double(), probabilities=shares, law=laws)
     pair = ad.GroundCost().between(data, data)
     p, q = shares
     wanted = float(p @ apart @ q - p @ apart @ p / 2 - q @ apart @ q / 2) / 2 + 0.01
@@ -193,8 +188,7 @@ def test_many_classes_and_float32():
     a, b = soft(90, 70, 2), soft(80, 66, 3, 1.0)
     plan = torch.rand(90, 80, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     points = ad.GroundCost(label=ad.Bures(diagonal=True)).between(a.hard(), b).law_coordinates()
-    laws = a.hard().laws()
-    assert torch.equal(points[0], laws.means[a.y]) and len(points[1]) == 90
+    assert torch.equal(points[0], a.hard().laws().means[a.y]) and len(points[1]) == 90
     assert ad.GroundCost(label_weight=0.0).between(a, b).law_coordinates() == ()
     for cost in (ad.GroundCost(label=ad.Bures(diagonal=True)), ad.GroundCost()):
         for pair in (cost.between(a, b), cost.between(a.hard(), b.hard())):

@@ -52,6 +52,15 @@ def test_the_default_weight_makes_targets_count_like_features(q):
     assert torch.allclose(cost.between(a, b).matrix(), explicit(a, b, w), rtol=1e-10)
 
 
+def test_targets_that_are_constant_on_each_side_are_weighted_by_what_is_between_them():
+    """1 and 3 deviate by 1 from their middle."""
+    a, b = pair()
+    a, b = a.replace(targets=0 * a.targets + 1), b.replace(targets=0 * b.targets + 3)
+    spread = sum(variances(d, d.x).sum() for d in (a, b)) / 2
+    cost = ad.GroundCost(label=ad.TargetValues()).fitted(a, b)
+    assert torch.allclose(cost.between(a, b).matrix(), explicit(a, b, spread), rtol=1e-10)
+
+
 def test_the_distance_is_that_of_pot():
     a, b = pair()
     for label in (ad.TargetValues(), ad.TargetValues(scaled=False)):
@@ -61,8 +70,7 @@ def test_the_distance_is_that_of_pot():
         # exact transport has no self terms: the energy is the value of POT
         oracle = ot.emd2(a.weights.numpy(), b.weights.numpy(), matrix)
         assert found.energy == pytest.approx(oracle, rel=1e-9)
-        back = ad.otdd(b, a, cost=cost, solver=EXACT)
-        assert back.energy == pytest.approx(oracle, rel=1e-9)
+        assert ad.otdd(b, a, cost=cost, solver=EXACT).energy == pytest.approx(oracle, rel=1e-9)
 
 
 def test_values_are_the_default_for_targets_without_labels():

@@ -1,7 +1,5 @@
 """Datasets to other libraries and back: what is kept, what is refused, and that draws are uniform."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -101,8 +99,7 @@ def test_torch_and_back(data, batch):
 @example(LabeledDataset(np.zeros((2, 2)), [("a", 1), None], classes=[("a", 1), ("b", 2)]))
 def test_pandas_and_back(data):
     assume(not {"label", "w"} & set(data.columns or ()))
-    frame = data.to_pandas(weights="w")
-    back = LabeledDataset.from_frame(frame, label="label", weights="w")
+    back = LabeledDataset.from_frame(data.to_pandas(weights="w"), label="label", weights="w")
     same(back, data, "columns")
     if data.columns is not None:
         assert back.columns == data.columns
@@ -263,10 +260,9 @@ def test_weights_of_frames():
     frame = pd.DataFrame({"u": [1.0, 2.0, 3.0], "w": [1, 1, 2], "y": list("aab")})
     weighted = LabeledDataset.from_frame(frame, label="y", weights="w")
     assert weighted.weights.tolist() == [0.25, 0.25, 0.5] and weighted.columns == ("u",)
-    found = LabeledDataset.from_frame(frame, label="y", weights="balanced").weights.tolist()
-    assert found == [0.25, 0.25, 0.5]
-    found = LabeledDataset.from_frame(frame, label="y", weights=[0, 0, 1]).weights.tolist()
-    assert found == [0, 0, 1]
+    for weights, wanted in (("balanced", [0.25, 0.25, 0.5]), ([0, 0, 1], [0, 0, 1])):
+        found = LabeledDataset.from_frame(frame, label="y", weights=weights)
+        assert found.weights.tolist() == wanted
 
 
 BAD_FRAMES = [
@@ -293,8 +289,7 @@ def test_bad_frames(columns, options, message):
 
 def test_enumerations_of_polars():
     y = pl.Series("y", ["b", None], pl.Enum(["b", "a"]))
-    kinds = pl.DataFrame({"u": [1, 2]}).with_columns(y)
-    data = LabeledDataset.from_frame(kinds, label="y")
+    data = LabeledDataset.from_frame(pl.DataFrame({"u": [1, 2]}).with_columns(y), label="y")
     assert data.classes == ("b", "a") and data.labels == ["b", None]
 
 

@@ -1,29 +1,21 @@
 """Whatever is wrong with a file, an ``InputError`` names it, and nothing is left behind."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
 import re
 import struct
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 import advect as ad
 from advect.errors import InputError
 from advect.io.formats import Content, open_source, write
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-
-Make = Callable[[Path], Any]
 
 
 def npz(**arrays):
@@ -101,7 +93,7 @@ GOOD = {
 }
 
 # name of the file, how it is made, options, a word of the message
-BAD: list[tuple[str, Make, dict[str, Any], str]] = [
+BAD = [
     # paths, kinds and options
     ("data.npz", lambda path: None, {}, "no such file"),
     ("a.npzz", raw(b"?"), {}, "Did you mean '.npz'"),
@@ -211,7 +203,7 @@ def test_bad_content(name, make, options, message, tmp_path):
     assert listing(tmp_path) == before
 
 
-UNWRITABLE: list[tuple[str, Callable[[], Content], str]] = [
+UNWRITABLE = [
     ("a.txt", lambda: Content(X), "unknown suffix"),
     ("taken.npz/a.npz", lambda: Content(X), "cannot write"),
     ("taken.npz", lambda: Content(X), "overwrite=True"),

@@ -1,16 +1,14 @@
 """Files come back as they were written; some rows are those rows of everything."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
-import tempfile
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from covering import examples
@@ -24,16 +22,7 @@ from advect._util.progress import track
 from advect.errors import InputError
 from advect.io.formats import Content, open_source, write
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-
 QUICK = examples(40, suppress_health_check=list(HealthCheck))
-
-
-@contextmanager
-def temporary():
-    with tempfile.TemporaryDirectory() as place:
-        yield Path(place)
 
 
 def save_image(path, pixels):
@@ -90,14 +79,14 @@ def same(source, content, classes=True):
 @example(Content(np.zeros((2, 2)), ["a\0", "b"]))
 @example(Content(np.zeros((2, 2)), [1, 0], (1, 0)))
 @example(Content(np.zeros((2, 2)), [None, None]))
-def test_npz_keeps_everything(content):
-    with temporary() as place:
-        write(place / "data.npz", content)
-        source = open_source(place / "data.npz")
-        same(source, content)
-        assert source.columns == content.columns
-        with np.load(place / "data.npz", allow_pickle=False) as arrays:  # plain arrays
-            assert all(arrays[name].dtype != object for name in arrays)
+def test_npz_keeps_everything(tmp_path, content):
+    path = tmp_path / "data.npz"
+    write(path, content, overwrite=True)
+    source = open_source(path)
+    same(source, content)
+    assert source.columns == content.columns
+    with np.load(path, allow_pickle=False) as arrays:  # plain arrays
+        assert all(arrays[name].dtype != object for name in arrays)
 
 
 @QUICK
@@ -106,17 +95,16 @@ def test_npz_keeps_everything(content):
 @example(Content(np.zeros((2, 1)), [None, None]), ".parquet")
 @example(Content(np.zeros((2, 2)), ["a", "b"], columns=("u,v", 'w"')), ".csv")
 @example(Content(np.ones((1, 2)), columns=("petal.length", "petal")), ".parquet")
-def test_tables_keep_all_but_empty_classes(content, suffix):
+def test_tables_keep_all_but_empty_classes(tmp_path, content, suffix):
     names = [name for name in content.classes or () if name is not None]
     assume(
         all(type(name) is int and abs(name) < 2**63 for name in names)
         or all(type(name) is str and name.isalpha() for name in names)
     )
-    with temporary() as place:
-        write(place / f"data{suffix}", content)
-        source = open_source(place / f"data{suffix}", dtype=str(content.x.dtype))
-        same(source, content, classes=False)
-        assert source.columns == content.columns
+    write(tmp_path / f"data{suffix}", content, overwrite=True)
+    source = open_source(tmp_path / f"data{suffix}", dtype=str(content.x.dtype))
+    same(source, content, classes=False)
+    assert source.columns == content.columns
 
 
 def _make(kind, place, n):
@@ -300,7 +288,6 @@ def test_columns_of_text_and_of_truth(kind, tmp_path):
 
 def test_parquet_of_others(tmp_path):
     path = tmp_path / "a.parquet"
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"u": [1, 2, 3], "v": np.float32([1, 2, 3])}, index=["p", "q", "r"])
     frame["label"] = pd.Categorical(["b", None, "a"])
     frame.to_parquet(path)
@@ -320,8 +307,7 @@ def test_parquet_of_others(tmp_path):
 
 
 def test_images_of_many_kinds(tmp_path):
-    rng = np.random.default_rng(0)
-    colour = rng.integers(0, 256, (6, 4, 3)).astype(np.uint8)
+    colour = np.random.default_rng(0).integers(0, 256, (6, 4, 3)).astype(np.uint8)
     for suffix in (".png", ".bmp", ".tif", ".ppm", ".PNG"):
         save_image(tmp_path / "exact" / "a" / f"{len(suffix)}{suffix[1]}{suffix}", colour)
     (tmp_path / "exact" / ".hidden").mkdir()
@@ -339,8 +325,7 @@ def test_images_of_many_kinds(tmp_path):
 
 
 def test_images_are_converted_and_resized_on_demand(tmp_path):
-    stripes = np.tile(np.array([0, 255], np.uint8), (8, 4))
-    save_image(tmp_path / "f" / "a" / "1.png", stripes)
+    save_image(tmp_path / "f" / "a" / "1.png", np.tile(np.array([0, 255], np.uint8), (8, 4)))
     save_image(tmp_path / "f" / "a" / "2.png", np.full((4, 4, 3), 128, np.uint8))
     save_image(tmp_path / "f" / "b" / "3.png", Image.new("RGBA", (4, 4), (0, 0, 0, 0)))
     source = open_source(tmp_path / "f", size=(2, 3), channels="gray", fit="stretch")

@@ -1,7 +1,5 @@
 """Every reader against damaged files: each is read, or refused with a message, in little time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import random
@@ -102,12 +100,9 @@ def damage_inside(rng, kind, content):
     return damage(rng, damage(rng, content) or content)
 
 
-KINDS = ["npz", "npy", "csv", "csv.gz", "parquet", "png", "jpeg", "tiff"]
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("count", [25, pytest.param(300, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["npz", "npy", "csv", "csv.gz", "parquet", "png", "jpeg", "tiff"])
 def test_damaged_files_of_each_format(kind, count, tmp_path, monkeypatch):
     monkeypatch.setattr("advect.io.formats.arrays._LARGE", 250)  # some arrays are mapped
     rng, refused, size = random.Random(kind), 0, resource.RUSAGE_SELF

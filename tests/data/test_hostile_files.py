@@ -1,13 +1,13 @@
 """Files from strangers: nothing they hold starts a program, hangs, or takes memory out of all proportion."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
-import socket
+import stat
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deadlines import within
 from PIL import EpsImagePlugin, Image
@@ -15,9 +15,6 @@ from PIL import EpsImagePlugin, Image
 import advect as ad
 from advect.errors import InputError
 from advect.io.formats import kind_of, open_source
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 
 def picture(path, size=(4, 4)):
@@ -39,24 +36,15 @@ def test_an_eps_in_a_png_starts_no_program(tmp_path, monkeypatch):
 
 
 def strange(path, kind):
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "device":
+    if kind == "device":
         os.symlink("/dev/zero", path)
     else:
-        here = os.getcwd()
-        os.chdir(path.parent)  # names of sockets are short
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(path.name)
-        os.chdir(here)
+        os.mknod(path, 0o600 | {"pipe": stat.S_IFIFO, "socket": stat.S_IFSOCK}[kind])
     return path
 
 
-KINDS = ["pipe", "device", "socket"]
-
-
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.parquet"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
 def test_pipes_and_devices_are_refused(kind, name, tmp_path):
     place = strange(tmp_path / name, kind)
     for read in (open_source, kind_of, ad.datasets.load):
@@ -113,8 +101,7 @@ def test_a_long_text_that_is_repeated_is_held_once(tmp_path, monkeypatch):
     table = pa.table({"u": np.arange(n, dtype=float), "label": codes})
     pq.write_table(table, tmp_path / "a.parquet", store_schema=False)
     before = pa.total_allocated_bytes()
-    source = open_source(tmp_path / "a.parquet")
-    assert source.classes == (word,)
+    assert open_source(tmp_path / "a.parquet").classes == (word,)
     assert pa.default_memory_pool().max_memory() - before < 200_000_000
 
 
@@ -134,32 +121,25 @@ def test_a_very_wide_table_is_refused(tmp_path):
         open_source(tmp_path / "a.csv")
 
 
-DEEP = "[" * 100_000
-
-
 def test_deep_nesting(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1], names=np.array(DEEP))
+    np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1], names=np.array("[" * 100_000))
     with pytest.raises(InputError, match="damaged"):
         open_source(tmp_path / "a.npz").read()
 
 
-def closed(place, monkeypatch):
-    """Nobody may look into a directory; modes mean nothing to root."""
-    stat, access = os.stat, os.access
+def test_data_that_cannot_be_read_is_not_replaced_by_another(tmp_path, monkeypatch):
+    """Nobody may look into the directory; modes mean nothing to root."""
+    place, look_up, access = tmp_path / "closed", os.stat, os.access
+    place.mkdir()
+    monkeypatch.setenv("ADVECT_DATA", str(place))
 
     def look(path, *args, **kwargs):
         if str(path).startswith(f"{place}/"):
             raise PermissionError(13, "Permission denied", str(path))
-        return stat(path, *args, **kwargs)
+        return look_up(path, *args, **kwargs)
 
     monkeypatch.setattr(os, "stat", look)
     allowed = lambda path, mode: str(path) != str(place) and access(path, mode)
     monkeypatch.setattr(os, "access", allowed)
-
-
-def test_data_that_cannot_be_read_is_not_replaced_by_another(tmp_path, monkeypatch):
-    (tmp_path / "closed").mkdir()
-    monkeypatch.setenv("ADVECT_DATA", str(tmp_path / "closed"))
-    closed(tmp_path / "closed", monkeypatch)
     with pytest.raises(InputError, match="ADVECT_DATA"):
         ad.datasets.load("mnist", n=10)

@@ -41,14 +41,12 @@ def test_bad_probabilities(given, options, message):
 
 
 def test_parts_keep_their_rows_and_new_labels_are_certain():
-    part = DATA.subset([3, 0])
-    assert torch.equal(part.probabilities, P[[3, 0]])
+    assert torch.equal(DATA.subset([3, 0]).probabilities, P[[3, 0]])
     assert torch.equal(DATA.without([1]).probabilities, P[[0, 2, 3]])
     assert DATA.replace(y=DATA.y).probabilities is None
     assert DATA.replace(x=DATA.x + 1, classes=("u", "v", "w")).has_soft_labels
     assert DATA.to(dtype=torch.float64).has_soft_labels
-    even = DATA.balanced()
-    assert even.class_mass.tolist() == pytest.approx([1 / 3] * 3, abs=1e-9)
+    assert DATA.balanced().class_mass.tolist() == pytest.approx([1 / 3] * 3, abs=1e-9)
     hard = DATA.hard()
     certain = hard.replace(probabilities=memberships(hard))
     assert torch.allclose(certain.balanced().weights, hard.balanced().weights)

@@ -60,8 +60,7 @@ def test_files_give_back_what_they_got(tmp_path, suffix, labels, shape, dtype):
     data = ad.LabeledDataset(X.to(dtype).reshape(6, *shape) / 3, labels, **options)
     path = data.save(tmp_path / f"data.{suffix}")
     is_table = suffix != "npz"
-    names = list(data.target_columns or ("target", "target1"))
-    options = {"target": names} if is_table else {}
+    options = {"target": list(data.target_columns or ("target", "target1"))} if is_table else {}
     options |= {"dtype": "float64"} if is_table and dtype == torch.float64 else {}
     back = ad.datasets.load(path, **options)
     assert torch.equal(back.x, data.x) and torch.equal(back.targets, data.targets)

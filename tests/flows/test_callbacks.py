@@ -31,10 +31,6 @@ def run(*callbacks, n_steps=5, functional=None, **options):
     return ad.flow(data(), functional or ad.Potential(ad.norm()), **options)
 
 
-def stop_at(index):
-    return lambda step: step.index == index
-
-
 class FailsAt(ad.Functional):
     """Zero until the k-th call, and then a number or gradient that is none."""
 
@@ -194,8 +190,7 @@ def test_a_resume_keeps_earlier_figures_once(tmp_path):
     assert resumed.metrics == run(*metrics(), n_steps=6).metrics
     lines = [(line["name"], line["index"]) for line in read_lines(tmp_path / "metrics.jsonl")]
     # Once: the state that a flow resumes from is logged twice.
-    expected = [("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)]
-    assert sorted(lines) == expected
+    assert sorted(lines) == ([("mean", k) for k in range(7)] + [("n", k) for k in (0, 2, 4, 6)])
 
 
 def test_progress(monkeypatch):
@@ -264,8 +259,8 @@ def test_hooks_and_their_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "status"), [({}, "completed"), ({"n_steps": 0}, "completed"), ({"ending": stop_at(3)}, "stopped"),
-    ({"ending": interrupt_at(3)}, "interrupted")],
+    ("options", "status"), [({}, "completed"), ({"n_steps": 0}, "completed"),
+    ({"ending": lambda step: step.index == 3}, "stopped"), ({"ending": interrupt_at(3)}, "interrupted")],
 )  # fmt: skip
 def test_status_and_lengths(options, status):
     log, ending = [], options.pop("ending", None)
@@ -280,8 +275,7 @@ def test_status_and_lengths(options, status):
 @pytest.mark.parametrize("good", [1, 3])
 def test_a_value_that_is_not_finite(value, good):
     log = []
-    functional = ad.Potential(ad.norm()) + 2.0 * FailsAt(good, value)
-    result = run(Witness("a", log), functional=functional)
+    result = run(Witness("a", log), functional=ad.Potential(ad.norm()) + 2.0 * FailsAt(good, value))
     assert (result.status, result.n_steps) == ("diverged", good - 1)
     assert log[-1] == ("a", "end", good - 1, "diverged")
     assert "FailsAt" in result.message and "Potential" not in result.message

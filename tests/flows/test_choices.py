@@ -147,8 +147,7 @@ def test_samples_without_mass_are_not_looked_at():
     data, target = blobs([20, 20]), blobs([20, 20], shift=3.0)
     weights = torch.cat([torch.ones(40), torch.zeros(1)])
     x = torch.cat([data.x, torch.full((1, 3), 1e6, dtype=data.x.dtype)])
-    far = ad.LabeledDataset(x, [*data.labels, "class 0"], weights=weights)
-    found = ad.suggest(far, target)
+    found = ad.suggest(ad.LabeledDataset(x, [*data.labels, "class 0"], weights=weights), target)
     assert found.solver.epsilon == ad.suggest(data, target).solver.epsilon
     assert len(found.source) == 41
 
@@ -188,8 +187,7 @@ def test_large_datasets_are_drawn(monkeypatch):
     whole = ad.flow(source, target, n_steps=1, max_samples=300)
     assert len(whole.dataset) == 300 and "max_samples" not in whole.settings
     assert len(ad.flow(source, target, n_steps=1, max_samples=45).dataset) == 45
-    batches = ad.flow(source, target, n_steps=1, solver=ad.MiniBatch(size=30))
-    assert len(batches.dataset) == 300
+    assert len(ad.flow(source, target, n_steps=1, solver=ad.MiniBatch(size=30)).dataset) == 300
     with pytest.raises(ad.InputError, match="max_samples"):
         ad.flow(source, ad.OTDD(target), max_samples=45)
     with pytest.raises(ad.InputError, match="pass max_samples=300"):

@@ -79,6 +79,17 @@ class TestBacktracking:
         assert ad.flow(ONE, SQUARE, **options).values[-1] < 1e-6
         assert ad.flow(ONE, SQUARE, **options, control=ad.FixedSteps()).values[-1] > 0.49
 
+    @pytest.mark.parametrize(("size", "scale"), [(1.979, 1.0), (1.981, 0.5)])
+    def test_sizes_of_steps_by_hand(self, size, scale):
+        """On x²/2 a step of size s gains 1 − s/2 of what the slope promises, and 0.01 is enough. A rejected step is
+        halved; one that is accepted at once lets the size grow by a tenth."""
+        walk = states(ONE, SQUARE, 2, integrator=ad.Euler(size))
+        controls = [step.snapshot.control for step in walk]
+        sizes = [1.0, scale, min(1.0, 1.1 * scale)]
+        assert [control["scale"] for control in controls] == pytest.approx(sizes, rel=1e-12)
+        assert [control["time"] for control in controls] == pytest.approx([0.0, scale, 2 * scale])
+        assert walk[1].dataset.x.item() == pytest.approx(1 - scale * size)
+
     def test_heun_does_not_rest_where_its_velocities_cancel(self):
         """x ← (1 − z + z²/2) x with z = 2 stays where it is: its way is short and promises nothing, but its first
         velocity does."""
@@ -245,8 +256,7 @@ class TestNearTheTarget:
         source, target = shifted_blobs()
         options = {"integrator": ad.Euler(0.4)}
         whole = ad.flow(source, ad.OTDD(target), n_steps=20, **options)
-        callbacks = [ad.Checkpoint(tmp_path)]
-        ad.flow(source, ad.OTDD(target), n_steps=11, callbacks=callbacks, **options)
+        ad.flow(source, ad.OTDD(target), n_steps=11, callbacks=[ad.Checkpoint(tmp_path)], **options)
         resumed = ad.flow(source, ad.OTDD(target), n_steps=20, resume=tmp_path, **options)
         assert torch.equal(whole.dataset.x, resumed.dataset.x) and whole.values == resumed.values
 

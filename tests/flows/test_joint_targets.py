@@ -63,8 +63,7 @@ def test_a_flow_that_is_resumed_is_the_same_to_the_bit(tmp_path, dynamics):
     again = ad.flow(a, energy, n_steps=6, resume=tmp_path / "c", **options)
     assert torch.equal(whole.dataset.x, again.dataset.x)
     assert torch.equal(whole.dataset.targets, again.dataset.targets)
-    frames = ad.Trajectory.open(tmp_path)
-    assert torch.equal(frames[-1].dataset.targets, whole.dataset.targets)
+    assert torch.equal(ad.Trajectory.open(tmp_path)[-1].dataset.targets, whole.dataset.targets)
 
 
 def test_solvers_blocks_and_parts():

@@ -4,6 +4,7 @@ from itertools import islice
 
 import pytest
 import torch
+from flow_cases import seeded
 
 import advect as ad
 
@@ -12,8 +13,6 @@ BOWL = ad.Potential(lambda x, y: x.square().sum(1) / 2)
 
 
 class Given(ad.Functional):
-    """Returns what it is told to."""
-
     def __init__(self, terms, remembered=None):
         self._terms, self.remembered = terms, {} if remembered is None else remembered
 
@@ -88,18 +87,15 @@ class TestKeyErrorsOfResumedFlows:
             next(ad.iterate(DATA, Following({"factor": 1.0}), start=later))
 
 
-class TestSharedGenerators:
-    def walk(self, generator, start=None):
+def test_a_resumed_walk_does_not_turn_back_another_of_the_same_generator():
+    def walk(generator, start=None):
         options = {"integrator": ad.EulerMaruyama(0.1), "generator": generator}
         return ad.iterate(DATA, BOWL, start=start, **options)
 
-    def test_a_resumed_walk_does_not_turn_back_another(self):
-        alone = [step.dataset.x for step in islice(self.walk(torch.Generator().manual_seed(0)), 6)]
-        shared = torch.Generator().manual_seed(0)
-        first = self.walk(shared)
-        seen = [next(first) for _ in range(3)]
-        second = self.walk(shared, start=seen[1].snapshot)
-        again = [next(second).dataset.x for _ in range(4)]
-        seen += [next(first) for _ in range(3)]
-        assert all(map(torch.equal, (step.dataset.x for step in seen), alone))
-        assert all(map(torch.equal, again, alone[1:5]))
+    alone, shared = [step.dataset.x for step in islice(walk(seeded()), 6)], seeded()
+    first = walk(shared)
+    seen = [next(first) for _ in range(3)]
+    again = [step.dataset.x for step in islice(walk(shared, start=seen[1].snapshot), 4)]
+    seen += [next(first) for _ in range(3)]
+    assert all(map(torch.equal, (step.dataset.x for step in seen), alone))
+    assert all(map(torch.equal, again, alone[1:5]))

@@ -212,8 +212,7 @@ def test_interrupt_while_evaluating(tmp_path, unsynced):
     case = setting(energy=Once)
     first = case.run([ad.Checkpoint(tmp_path, every=100)])
     assert first.status == "interrupted" and first.n_steps == 2 and len(first.values) == 3
-    resumed = case.run(resume=tmp_path)
-    same_result(case.run(), resumed)
+    same_result(case.run(), case.run(resume=tmp_path))
 
 
 DAMAGE = {

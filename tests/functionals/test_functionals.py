@@ -143,8 +143,7 @@ class TestInteraction:
     @pytest.mark.slow
     @pytest.mark.parametrize("name", INTERACTIONS)
     def test_gradient(self, name):
-        energy = ad.Interaction(INTERACTIONS[name][0])
-        assert_gradient(energy, self.data, rtol=1e-7)
+        assert_gradient(ad.Interaction(INTERACTIONS[name][0]), self.data, rtol=1e-7)
 
     def test_what_does_not_depend_on_differences_does_not_move(self):
         for w in (lambda dx, same: same.double(), lambda dx, same: 0 * dx.sum(-1)):
@@ -208,6 +207,12 @@ class TestInternal:
         deviation = math.sqrt(data.x.numpy().var(axis=0, ddof=1).mean())
         given = ad.Internal(bandwidth=deviation * (4 / ((dim + 2) * 30)) ** (1 / (dim + 4)))
         assert ad.Internal()(data).item() == pytest.approx(given(data).item(), rel=1e-12)
+
+    def test_silverman_of_points_that_coincide(self):
+        """σ counts as 1."""
+        one = ad.LabeledDataset(torch.zeros(4, 3).double(), [0] * 4)
+        given = ad.Internal(bandwidth=(4 / (5 * 4)) ** (1 / 7))
+        assert ad.Internal()(one).item() == pytest.approx(given(one).item(), rel=1e-12)
 
     def test_a_flow_descends_one_functional(self):
         """The width is that of the first call: later velocities are gradients of the values, to 1e-7 as above."""
@@ -329,8 +334,10 @@ class TestOTDDFunctional:
         """1e-9: the same three problems, each to 1e-10 of mass; the functional reads values and not potentials."""
         cost = ad.GroundCost(label=label, label_weight=0.7)
         energy = ad.OTDD(self.target, cost=cost, solver=solver)
-        expected = ad.otdd(self.source, self.target, cost=cost, solver=solver).energy
-        assert energy(self.source).item() == pytest.approx(expected, rel=1e-9)
+        expected = ad.otdd(self.source, self.target, cost=cost, solver=solver)
+        assert energy(self.source).item() == pytest.approx(expected.energy, rel=1e-9)
+        parts = sum(float(part.sum()) for part in expected.contributions)
+        assert expected.energy == pytest.approx(parts, rel=1e-9)
 
     def test_warm_start_saves_work_and_changes_nothing(self, monkeypatch):
         """The second call at the same place starts from its own solution; both answers are within the tolerance of 1e-9."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, states
+from flow_cases import EXACT_LAWS, FEATURES_ONLY, draw, seeded, states
 from numpy.testing import assert_allclose
 from oracles import optimal_matrix
 from scipy.stats import norm as gaussian
@@ -14,8 +14,6 @@ from torch.testing import assert_close
 
 import advect as ad
 from advect.functionals.interaction import Radial
-
-DETACHED = ad.FeatureDriven(through_laws=False)  # T(x) − x: laws stand still in the gradient
 
 
 def cloud(x, y=None, weights=None):
@@ -36,17 +34,10 @@ class TestContraction:
     distance shrinks by exactly 1 − τ and the energy by (1 − τ)². Relative tolerance 1e-9: the costs are made by a
     matrix product with an absolute error near 1e-15, and the energies compared stay above 1e-4 of the first."""
 
-    @staticmethod
-    def steps(tau):
-        return min(10, max(1, int(math.log(1e-4) / (2 * math.log(1 - tau)))))
-
-    def check(self, source, target, tau, rest=0.0):
-        energy = ad.OTDD(target, cost=FEATURES_ONLY, solver=ad.ExactOT())
-        run = states(source, energy, self.steps(tau), integrator=ad.Euler(tau))
-        self.check_values(run, tau, rest)
-
-    @staticmethod
-    def check_values(run, tau, rest=0.0):
+    def check(self, source, target, tau, rest=0.0, cost=FEATURES_ONLY, **options):
+        n_steps = min(10, max(1, int(math.log(1e-4) / (2 * math.log(1 - tau)))))
+        energy = ad.OTDD(target, cost=cost, solver=ad.ExactOT())
+        run = states(source, energy, n_steps, integrator=ad.Euler(tau), **options)
         for step in run:
             expected = (1 - tau) ** (2 * step.index) * (run[0].value - rest)
             assert step.value - rest == pytest.approx(expected, rel=1e-9)
@@ -78,9 +69,8 @@ class TestContraction:
         geodesic of the same map, so the label part shrinks by (1 − τ)² as well, and with it the whole energy."""
         x = draw(25, 2, seed=8)
         matrix = torch.tensor([[2.0, 0.6], [0.6, 0.8]], dtype=torch.float64)
-        energy = ad.OTDD(cloud(x @ matrix + 4), cost=EXACT_LAWS, solver=ad.ExactOT())
-        run = states(cloud(x), energy, self.steps(tau), dynamics=DETACHED, integrator=ad.Euler(tau))
-        self.check_values(run, tau)
+        options = {"cost": EXACT_LAWS, "dynamics": ad.FeatureDriven(through_laws=False)}
+        self.check(cloud(x), cloud(x @ matrix + 4), tau, **options)
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.4])
@@ -168,60 +158,35 @@ class TestLawMotion:
         assert all(spectrum.min() >= -1e-15 for spectrum in spectra)  # rounding
 
 
-class TestLangevin:
+def test_langevin_mean_decays_and_variance_grows_as_they_must():
     """x ← (1 − τk) x + √(2τT) ξ is a Gaussian autoregression: all laws are known. Statistics of N particles are
     compared within 4 standard errors, √(v/N) for means and v √(2/N) for variances; generators are seeded."""
-
-    n, tau, k, temperature = 20_000, 0.1, 2.0, 0.7
-
-    def run(self, n_steps, seed, start=3.0):
-        spring = ad.Potential(lambda x, y: self.k * x.square().sum(1) / 2)
-        noisy = ad.EulerMaruyama(self.tau, temperature=self.temperature)
-        generator = torch.Generator().manual_seed(seed)
-        source = cloud(torch.full((self.n,), start))
-        return states(source, spring, n_steps, integrator=noisy, generator=generator)
-
-    def test_mean_decays_and_variance_grows_as_they_must(self):
-        factor = 1 - self.tau * self.k
-        stationary = self.temperature / (self.k * (1 - self.tau * self.k / 2))
-        for step in self.run(12, seed=1)[1:]:
-            x, left = step.dataset.x, factor**step.index
-            variance = stationary * (1 - left**2)
-            assert x.mean().item() == pytest.approx(3 * left, abs=4 * math.sqrt(variance / self.n))
-            error = 4 * variance * math.sqrt(2 / self.n)
-            assert x.var().item() == pytest.approx(variance, abs=error)
+    n, tau, k, temperature, factor = 20_000, 0.1, 2.0, 0.7, 0.8
+    spring = ad.Potential(lambda x, y: k * x.square().sum(1) / 2)
+    options = {"integrator": ad.EulerMaruyama(tau, temperature=temperature), "generator": seeded(1)}
+    stationary = temperature / (k * (1 - tau * k / 2))
+    for step in states(cloud(torch.full((n,), 3.0)), spring, 12, **options)[1:]:
+        x, left = step.dataset.x, factor**step.index
+        variance = stationary * (1 - left**2)
+        assert x.mean().item() == pytest.approx(3 * left, abs=4 * math.sqrt(variance / n))
+        assert x.var().item() == pytest.approx(variance, abs=4 * variance * math.sqrt(2 / n))
 
 
-class TestHeat:
-    def test_brownian_particles(self):
-        """Noise alone: variance + 2 T t, exact in law at any step size. Given x_0, Var(mean x_t²) = (2σ⁴ + 4 v_0
-        σ²)/N with σ² = 2 T t; the tolerance is 4 of its roots."""
-        n, time, temperature = 20_000, 0.9, 0.5
-        source = cloud(torch.linspace(-1, 1, n))
-        still = ad.Potential(lambda x, y: 0 * x.sum(1))
-        noisy = ad.EulerMaruyama(time / 3, temperature=temperature)
-        generator = torch.Generator().manual_seed(0)
-        x = states(source, still, 3, integrator=noisy, generator=generator)[-1].dataset.x
-        before, added = source.x.square().mean().item(), 2 * temperature * time
-        tolerance = 4 * math.sqrt((2 * added**2 + 4 * before * added) / n)
-        assert x.square().mean().item() == pytest.approx(before + added, abs=tolerance)
+@pytest.mark.parametrize("time", [0.25, 1.0])
+def test_blobs_follow_the_heat_equation(time):
+    """Internal(power=1) on quantiles of N(0, 1), n = 400, h = 0.2, τ = 0.01: variance + 2t.
 
-    @pytest.mark.parametrize("time", [0.25, 1.0])
-    def test_blobs(self, time):
-        """Internal(power=1) on quantiles of N(0, 1), n = 400, h = 0.2, τ = 0.01: variance + 2t.
-
-        For a Gaussian the two smoothing errors of order h² cancel and h⁴ = 0.16 % is left; 0.1 % is measured. Held to 1 %.
-        The quantiles of N(0, 1 + 2t) are met as well, away from the tails, where a blob of width h sees few particles."""
-        n = 400
-        quantiles = gaussian.ppf((np.arange(n) + 0.5) / n)
-        source = cloud(torch.from_numpy(quantiles))
-        heat = ad.Internal(power=1, bandwidth=0.2)
-        last = states(source, heat, round(time / 0.01), integrator=ad.Euler(0.01))[-1].dataset
-        growth = (covariance(last) - covariance(source)).item()
-        assert growth == pytest.approx(2 * time, rel=0.01)
-        inner = slice(n // 20, -n // 20)
-        expected = math.sqrt(1 + 2 * time) * quantiles[inner]
-        assert_allclose(last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time))
+    For a Gaussian the two smoothing errors of order h² cancel and h⁴ = 0.16 % is left; 0.1 % is measured. Held to 1 %.
+    The quantiles of N(0, 1 + 2t) are met as well, away from the tails, where a blob of width h sees few particles."""
+    n = 400
+    quantiles = gaussian.ppf((np.arange(n) + 0.5) / n)
+    source = cloud(torch.from_numpy(quantiles))
+    heat = ad.Internal(power=1, bandwidth=0.2)
+    last = states(source, heat, round(time / 0.01), integrator=ad.Euler(0.01))[-1].dataset
+    assert (covariance(last) - covariance(source)).item() == pytest.approx(2 * time, rel=0.01)
+    inner = slice(n // 20, -n // 20)
+    expected = math.sqrt(1 + 2 * time) * quantiles[inner]
+    assert_allclose(last.x[inner, 0].numpy(), expected, atol=0.01 * math.sqrt(1 + 2 * time))
 
 
 def test_a_porous_medium_is_that_of_barenblatt():

@@ -1,7 +1,5 @@
 """Flow matching: velocities and steps against closed forms, pairs without a flow, labels, export."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Maps carry new samples as the flow would have: against optimal maps in closed form, through files, and at the edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -288,8 +286,7 @@ class TestForms:
         for kind in (new.numpy(), new.tolist()):
             found = fitted.transform(kind)
             assert isinstance(found, np.ndarray) and np.allclose(found, out, atol=1e-5)
-        flat = new.reshape(5, 4)
-        assert torch.equal(fitted.transform(flat), out.reshape(5, 4))
+        assert torch.equal(fitted.transform(new.reshape(5, 4)), out.reshape(5, 4))
         named = ad.LabeledDataset(new, [0, 1, 1, 0, None], weights=[1.0, 2.0, 3.0, 4.0, 5.0])
         found = fitted.transform(named)
         assert found.sample_shape == (2, 2) and found.labels == named.labels
@@ -349,8 +346,7 @@ class TestForms:
     @pytest.mark.parametrize("make", [NearestMap, EntropicMap])
     def test_labels_are_names_and_never_positions(self, make):
         start = ad.LabeledDataset([[0.0], [1.0], [10.0], [11.0]], [3, 3, 5, 5])
-        by = torch.tensor([[1.0], [1.0], [-5.0], [-5.0]])
-        fitted = make().fit(start, moved(start, by))
+        fitted = make().fit(start, moved(start, torch.tensor([[1.0], [1.0], [-5.0], [-5.0]])))
         for strange in ([0], [1], [3, 0], start.y[:1], np.array([4])):
             with pytest.raises(ad.InputError, match="classes of the fit, 3, 5"):
                 fitted.transform([[10.0]] * len(strange), strange)
@@ -358,8 +354,7 @@ class TestForms:
         assert both[0] > 10 > both[1]  # class 3 went up, class 5 down
         assert np.array_equal(fitted.transform([[10.0], [10.0]], torch.tensor([3, 5])), both)
         assert np.array_equal(fitted.transform([[10.0], [10.0]], [3.0, 5.0]), both)
-        named = fitted.transform(start.x, start.labels)
-        assert torch.equal(named, fitted.transform(start).x)
+        assert torch.equal(fitted.transform(start.x, start.labels), fitted.transform(start).x)
         # names in another order, one of them never used
         other = ad.LabeledDataset([[10.0], [10.0]], [5, 3], classes=[5, 3, 9])
         assert np.allclose(fitted.transform(other).x, both[::-1])
@@ -393,5 +388,4 @@ class TestEdges:
         for start in (ad.LabeledDataset([[2.0, 3.0]]), ad.LabeledDataset([[2.0, 3.0]], ["a"])):
             one = NearestMap() if make is MAPS["nearest"] else make()
             new = np.array([[2.0, 3.0], [50.0, -9.0]])
-            carried = one.fit(start, moved(start, 4.0)).transform(new)
-            assert np.allclose(carried, new + 4, atol=1e-5)
+            assert np.allclose(one.fit(start, moved(start, 4.0)).transform(new), new + 4, atol=1e-5)

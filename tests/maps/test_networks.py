@@ -72,8 +72,7 @@ def test_modules_in_units_of_the_data():
             return y[:, None] + 0 * x
 
     carrier = Carrier(Codes(), 3, 2, *torch.tensor([0.0, 1.0, 0.0, 1.0]).double()[:, None])
-    codes = torch.tensor([-2, -1, 0, 2, 3, 7])
-    moved = carrier(torch.zeros(6, 1), codes)[:, 0]
+    moved = carrier(torch.zeros(6, 1), torch.tensor([-2, -1, 0, 2, 3, 7]))[:, 0]
     assert moved.tolist() == [3.0, 3.0, 0.0, 2.0, 3.0, 3.0]
     assert carrier(torch.zeros(1, 1)).tolist() == [[3.0]]
 

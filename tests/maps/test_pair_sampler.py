@@ -1,7 +1,5 @@
 """Mini-batch pairs: against assignments and simplex of other libraries, laws of the cost with labels, and at the edges."""
 
-from __future__ import annotations
-
 import inspect
 import math
 
@@ -42,8 +40,7 @@ TARGET = labeled([80, 40, 80], 3, 1, shift=1.0)
 class TestPlan:
     def test_without_labels_it_is_the_assignment(self):
         x0, x1, y0, y1 = batches_of(SOURCE, TARGET, 40, 40)
-        cost = half(x0, x1)
-        rows, columns = linear_sum_assignment(cost.numpy())
+        rows, columns = linear_sum_assignment(half(x0, x1).numpy())
         expected = torch.zeros(40, 40, dtype=torch.float64)
         expected[rows, columns] = 1 / 40
         pairs = ad.PairSampler(SOURCE, TARGET, label_weight=0.0)
@@ -98,8 +95,7 @@ class TestNeverMixed:
             even = [np.full(n, 1 / n) for n in cost.shape]
             share = int(rows.sum()) / 50  # classes of the source keep their shares
             assert float(part.sum()) == pytest.approx(share)
-            expected = ot.emd2(*even, cost.numpy())
-            assert float((part * cost).sum()) / share == pytest.approx(expected)
+            assert float((part * cost).sum()) / share == pytest.approx(ot.emd2(*even, cost.numpy()))
 
     def test_a_class_that_is_not_there_is_left_out(self):
         x0, x1, y0, y1 = batches_of(SOURCE, TARGET, 40, 40)
@@ -202,8 +198,7 @@ class TestDraws:
     def test_batches(self):
         source = SOURCE.replace(sample_shape=(3, 1))
         for weight in (0.0, 2.0, math.inf):
-            pairs = ad.PairSampler(source, TARGET, weight, generator=seeded())
-            found = list(pairs.batches(40, 5))
+            found = list(ad.PairSampler(source, TARGET, weight, generator=seeded()).batches(40, 5))
             assert len(found) == 5
             for x0, x1, y0, y1 in found:
                 assert x0.shape == (40, 3, 1) and x1.shape == (40, 3)

@@ -38,8 +38,7 @@ def test_the_mean_is_that_of_particles_and_scikit_learns_classifiers():
     models = make_pipeline(StandardScaler(), regression), RandomForestClassifier(random_state=0)
     answers = [model.fit(standard, START.y).predict_proba(new) for model in models]
     answers.append(fitted("particles").posterior(NEW.x).numpy())
-    expected = np.mean(answers, axis=0)
-    np.testing.assert_allclose(fitted("mean").posterior(NEW.x), expected, atol=1e-6)
+    np.testing.assert_allclose(fitted("mean").posterior(NEW.x), np.mean(answers, axis=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("debias", [True, False])

@@ -1,7 +1,5 @@
 """The generators satisfy their formulas, the embedded sets match their sources, loading is repeatable."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 

@@ -3,12 +3,9 @@ refused.
 
 Nothing here touches the network."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path
-from typing import Any
 from urllib.error import URLError
 
 import numpy as np
@@ -50,7 +47,7 @@ def same(one, other):
     assert one.x.dtype == other.x.dtype
 
 
-READ: list[tuple[str, str, str, dict[str, Any]]] = [
+READ = [
     ("mnist", "name", "mnist", {}),
     ("moons?n=20", "name", "moons", {"n": 20}),
     ("mnist?split=test&n=100&balanced=true&seed=3", "name", "mnist", {"split": "test", "n": 100, "balanced": True, "seed": 3}),
@@ -161,7 +158,7 @@ def test_names_say_where_each_would_come_from():
         rows["usps"].ready = True
 
 
-BAD: list[tuple[Any, dict[str, Any], str]] = [
+BAD = [
     *((wrong, {}, "a name, a path or a reference") for wrong in (None, "", 3)),
     ("fashion-mnist", {}, "Did you mean 'fashion_mnist'"),
     ("parqet:a.parquet", {}, "Did you mean 'parquet'"),

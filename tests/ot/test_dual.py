@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 import advect as ad
 from advect.ot.cost import DenseCost
-from advect.ot.dual import CAP, Balanced, Penalised, Scale
+from advect.ot.dual import CAP, Balanced, Penalised, Scale, _divergence
 from advect.ot.iteration import Iteration
 
 WIDE, NARROW = torch.float64, torch.float32
@@ -147,15 +147,25 @@ def test_the_certificate_of_any_potentials(ends):
 def test_the_marginal_error_of_given_potentials():
     """The L1 error of both marginals; None as soon as that of the rows is above what is allowed."""
     at = Point(False)
-    f, g = at.marginals.absorb(
-        at.potentials[0] + EPSILON * math.log(1.1), at.potentials[1], EPSILON, WIDE
-    )
+    f, g = at.potentials
+    f, g = at.marginals.absorb(f + EPSILON * math.log(1.1), g, EPSILON, WIDE)
     at.kernel.fill(f, g, EPSILON)
     rows, columns = (at.plan(f, g).sum(dim) for dim in (1, 0))
     error = float((rows - at.a).abs().sum() + (columns - at.b).abs().sum())
     assert float((rows - at.a).abs().sum()) == pytest.approx(0.1)
     assert at.marginals.unit_error(at.kernel, 0.101) == pytest.approx(error)
     assert at.marginals.unit_error(at.kernel, 0.099) is None
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.3, -0.49, 0.49, -0.51, 0.51, -3.0, 1.0])
+def test_a_divergence_from_implied_masses(ratio):
+    """Σ w r² where p = w (1 − r) is within a half of w = a e^(−f/ρ), else w − p + p log(p/w)."""
+    a, f = torch.tensor([0.2, 0.5]).double(), torch.tensor([0.3, -1.0]).double()
+    w = a * torch.exp(-f / RHO)
+    p = w * (1 - ratio)
+    exact = w - p + torch.xlogy(p, p / w)
+    wanted = w * ratio**2 if abs(ratio) < 0.5 else exact
+    assert _divergence(p, a, f, RHO) == pytest.approx(float(wanted.sum()), rel=1e-12, abs=1e-15)
 
 
 class TestScale:
@@ -172,11 +182,8 @@ class TestScale:
             assert Scale(shape, 0.0, 3.0, 0.5).sums_rounding(dtype) == pytest.approx(18 * u)
         rounding, find = 4 * u * (6 + 9 + 3) + 18 * u * (15.0 + 0.5), self.SCALE.value_error
         for residual in (0.0, 1e-3):
-            found = (
-                find(dtype, residual, self.EXTREMES),
-                find(dtype, residual, self.EXTREMES, matched=False),
-            )
-            wanted = residual * 15 / 2 + rounding, residual * 15.5 + rounding
+            found = [find(dtype, residual, self.EXTREMES, matched=m) for m in (True, False)]
+            wanted = [residual * 15 / 2 + rounding, residual * 15.5 + rounding]
             assert found == pytest.approx(wanted, rel=1e-12)
         swapped = find(dtype, 1e-3, self.EXTREMES[2:] + self.EXTREMES[:2])
         assert swapped == find(dtype, 1e-3, self.EXTREMES)

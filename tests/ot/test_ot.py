@@ -24,8 +24,7 @@ class TestExact:
     def test_value_plan_and_potentials_against_pot(self, zeros):
         cost, a, b, *_ = problem(zeros=zeros)
         found = ad.ExactOT().solve(cost, a, b)
-        expected = pot.emd2(a.numpy(), b.numpy(), cost.numpy())
-        assert found.value == pytest.approx(expected, abs=1e-9)
+        assert found.value == pytest.approx(pot.emd2(a.numpy(), b.numpy(), cost.numpy()), abs=1e-9)
         f, g = found.potentials
         assert float(a @ f + b @ g) == pytest.approx(found.value, abs=1e-9)  # strong duality
         # dual feasible, also where there is no mass
@@ -144,8 +143,7 @@ class TestSinkhorn:
         assert ad.Sinkhorn().solve(torch.zeros(3, 4)).value == pytest.approx(0, abs=1e-25)
         assert ad.Sinkhorn().solve(torch.zeros(3, 3)).converged
         for cost in ([[2.0]], [[1.0, 3.0]]):
-            found = ad.Sinkhorn(epsilon=0.1).solve(torch.tensor(cost))
-            assert found.value == pytest.approx(2.0)
+            assert ad.Sinkhorn(epsilon=0.1).solve(torch.tensor(cost)).value == pytest.approx(2.0)
 
     def test_potentials_that_meet_one_marginal_are_not_certified(self):
         """f = T(g) meets the rows whatever g is; the columns decide."""
@@ -186,8 +184,7 @@ class TestWarmStart:
         # Once: annealing by fifths left potentials from which 10,000 iterations led nowhere.
         generator = torch.Generator().manual_seed(seed)
         y, start = (torch.randn(500, 2, generator=generator) for _ in range(2))
-        x = (start + y[torch.randperm(500, generator=generator)]) / 2
-        cost = cost_of(x, y).float()
+        cost = cost_of((start + y[torch.randperm(500, generator=generator)]) / 2, y).float()
         solver = ad.Sinkhorn(epsilon=2e-4, tol=1e-3)
         found = solver.solve(cost)
         assert found.converged and found.n_iter < 3000
@@ -260,6 +257,5 @@ def test_two_methods_are_enough_for_a_solver():
     exact = ad.otdd(source, target, solver=ad.ExactOT())
     for solver in (Plain(), ad.MiniBatch(Plain(), size=50)):
         assert ad.otdd(source, target, solver=solver).value == pytest.approx(exact.value)
-    energy = ad.OTDD(target, solver=Plain())
-    result = ad.flow(source, energy, integrator=ad.Euler(1.0), n_steps=1)
+    result = ad.flow(source, ad.OTDD(target, solver=Plain()), integrator=ad.Euler(1.0), n_steps=1)
     assert result.values[1] < 0.1 * result.values[0]

@@ -35,8 +35,7 @@ def test_the_plan_is_that_of_pot_without_the_diagonal():
     costs[~off] = 1e4
     options = {"method": "sinkhorn_log", "stopThr": 1e-12, "numItermax": 20_000}
     sides = mass.numpy(), mass.numpy(), costs.numpy()
-    oracle = ot.sinkhorn(*sides, solved.epsilon, **options)
-    assert np.abs(plan.numpy() - oracle).sum() < 1e-3
+    assert np.abs(plan.numpy() - ot.sinkhorn(*sides, solved.epsilon, **options)).sum() < 1e-3
     assert torch.allclose(plan, plan.T, atol=1e-5) and not bool(plan.diagonal().any())
     inside = torch.cat([potential for _, potential in solved.rows()])
     assert torch.allclose(inside, solved.potential, atol=1e-3 * solved.typical)
@@ -82,8 +81,7 @@ def test_odd_samples_and_copies_are_found():
 
 def test_small_changes_in_a_direction_that_never_varies_are_odd():
     """Others vary a hundred times as much, so that Euclidean distances hardly see it."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(100, 5)) * [10, 10, 10, 10, 0.1]
+    x = np.random.default_rng(0).normal(size=(100, 5)) * [10, 10, 10, 10, 0.1]
     x[7, 4] += 15.0
     found = audit(ad.LabeledDataset(x, [0] * 100), embedding=None)
     assert found.odd[0] == 7 and len(found.odd) <= 3
@@ -112,8 +110,7 @@ def test_order_scale_offset_and_dtype_change_nothing(with_reference):
     found = audit(data, *reference)
     order = torch.randperm(90, generator=torch.Generator().manual_seed(0))
     turned = audit(data.subset(order), *reference)
-    moved = [each.replace(x=1e-3 * each.x + 1e3) for each in (data, *reference)]
-    scaled = audit(*moved)
+    scaled = audit(*[each.replace(x=1e-3 * each.x + 1e3) for each in (data, *reference)])
     narrow = audit(*(each.to(dtype=torch.float32) for each in (data, *reference)))
     for name in NUMBERS:
         expected = getattr(found, name)
@@ -172,8 +169,7 @@ def test_result_as_table_and_json():
     assert frame.index[frame["suspect"] != ""].tolist() == found.suspects.tolist()
     assert {row["row"] for row in found.to_dict()["Suspects"]} == set(found.suspects.tolist())
     digits = ad.datasets.load("digits", n=60)
-    images = audit(relabeled(digits, [3, 4]), digits)
-    assert "Suspected label errors" in images.figures()
+    assert "Suspected label errors" in audit(relabeled(digits, [3, 4]), digits).figures()
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ def test_nearest_neighbours_are_exact_and_copies_are_at_zero():
     away, which = nearest(y, x)
     assert (which == cdist(y, x).argmin(1)).all() and (away[:5] == 0).all()
     assert away == pytest.approx(cdist(y, x).min(1), abs=1e-12)
-    alone = cdist(x, x) + np.diag(np.full(50, np.inf))
-    assert nearest(x, None)[0] == pytest.approx(alone.min(1))
+    assert nearest(x, None)[0] == pytest.approx((cdist(x, x) + np.diag(np.full(50, np.inf))).min(1))
     assert (nearest(np.repeat(x[:3], 2, axis=0), None)[0] == 0).all()  # duplicates, not themselves
 
 
@@ -103,15 +102,12 @@ def test_a_share_of_few_samples_is_not_beyond_by_one():
     """No held-out sample of thirty is memorised: one synthetic of thirty says nothing, ten do."""
     floors = np.zeros((10, 1))
     for hits, expected in ((1, False), (10, True)):
-        values = np.full((10, 1), hits / 30)
-        drawn = Draws(values, floors, np.array([15.0]), np.array([30]))
+        drawn = Draws(np.full((10, 1), hits / 30), floors, np.array([15.0]), np.array([30]))
         assert judge(drawn, ["high"], 0.05)[0].beyond is expected
 
 
 def test_unknown_is_neither_within_nor_beyond():
-    nothing = np.full((4, 1), np.nan)
-    one = judge(Draws(np.ones((4, 1)), nothing), ["high"], 0.05)[0]
-    assert one.beyond is None
+    assert judge(Draws(np.ones((4, 1)), np.full((4, 1), np.nan)), ["high"], 0.05)[0].beyond is None
 
 
 def test_a_fresh_sample_is_within_every_floor():
@@ -253,5 +249,4 @@ def test_result_as_table_and_json():
     assert seen[-1][0] == seen[-1][1] == 2 * FAST["repeats"] + 3 + 1
     frame = found.to_pandas()
     assert len(frame) == 6 * 4 + 1 and {*frame["class"]} == {None, hostile, ("x", 1), 7}
-    facts = found.to_dict()
-    assert len(facts["records"]) == 25
+    assert len(found.to_dict()["records"]) == 25

@@ -54,8 +54,7 @@ def test_a_class_that_moves_is_named():
 
 def test_a_half_swapped_pair_is_seen_and_named():
     x, y = draw(seed=2)
-    rng = np.random.default_rng(0)
-    some = np.isin(y, [1, 3]) & (rng.random(len(y)) < 0.5)
+    some = np.isin(y, [1, 3]) & (np.random.default_rng(0).random(len(y)) < 0.5)
     found = asked(draw(), (x, np.where(some, 4 - y, y)))
     assert found["labels"].adjusted <= 0.05 and found["classes"].adjusted <= 0.05
     assert found["features"].adjusted > 0.05
@@ -114,8 +113,7 @@ def test_the_same_data_is_no_drift():
 def test_units_do_not_matter(scale, kind):
     sides = [draw(60, seed=seed) for seed in (0, 2)]
     one = asked(*sides)
-    changed = [data((x + 3) * scale, y).to(dtype=kind) for x, y in sides]
-    other = ad.drift(*changed, progress=False)
+    other = ad.drift(*[data((x + 3) * scale, y).to(dtype=kind) for x, y in sides], progress=False)
     for name in ("labels", "features"):
         assert one[name].p_value == pytest.approx(other[name].p_value, abs=0.01)
 
@@ -134,8 +132,7 @@ def test_small_and_odd_datasets():
         sides = [ad.LabeledDataset(np.full((k, 2), 0.3), ["a"] * k) for k in (n, m)]
         found = ad.drift(*sides, progress=False)
         assert [test.name for test in found.tests if test.p_value < 1] == []
-    other = same.replace(x=same.x + 1)
-    found = ad.drift(same, other, progress=False)
+    found = ad.drift(same, same.replace(x=same.x + 1), progress=False)
     assert found.drifted and found.changed_classes == ("a",)
     apart = ad.LabeledDataset(np.random.default_rng(0).random((40, 2)), ["b"] * 40)
     found = ad.drift(same, apart, progress=False)

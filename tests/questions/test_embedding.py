@@ -51,8 +51,7 @@ def test_steps_and_what_they_leave_bound_transport(n, m, levels, seed):
     squared = pot.emd2_1d(x, y, a, b)
     sides = (map(torch.tensor, side) for side in ((x, a), (y, b)))
     u, v = (quantile_means(*side, levels) for side in sides)
-    apart = float((u - v).square().mean())
-    assert apart <= squared + 1e-9
+    assert float((u - v).square().mean()) <= squared + 1e-9
 
 
 def test_mean_over_a_level_is_that_of_numerical_integration():

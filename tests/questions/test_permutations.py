@@ -93,8 +93,7 @@ def test_labels_in_groups_by_their_definition():
 
 
 def test_holm_by_its_definition():
-    rng = np.random.default_rng(1)
-    p = rng.random(7) ** 3
+    p = np.random.default_rng(1).random(7) ** 3
     order = np.argsort(p)
     expected = np.empty(7)
     for place, row in enumerate(order):

@@ -1,50 +1,27 @@
 """A browser for pages: each opens with an empty profile and must cause no request and no error."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import browsers
 import pytest
 
 
 # of one file: other files run event loops, and a folder has no end that pytest would know
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     with browsers.opened() as browser:
         yield browser
 
 
 @pytest.fixture
-def visit(browser) -> Iterator[Callable[..., Any]]:
+def visit(browser):
     """Open a file; ``width`` and ``scheme`` are those of the screen."""
-    complaints: list[str] = []
-    contexts = []
+    complaints, contexts = [], []
 
-    def visit(path: Path, *, width=1200, scheme="light", heard=complaints) -> Any:
+    def visit(path, *, width=1200, scheme="light", heard=complaints):
         screen = {"width": width, "height": 1000 if width > 500 else 844}
         contexts.append(browser.new_context(viewport=screen, color_scheme=scheme))
-        page, allowed = contexts[-1].new_page(), path.as_uri()
-
-        def on_console(message: Any) -> None:
-            if message.type in ("error", "warning"):
-                heard.append(message.text)
-
-        def on_request(request: Any) -> None:
-            if not request.url.startswith(("data:", allowed)):
-                heard.append(f"request: {request.url}")
-
-        def on_dialog(dialog: Any) -> None:
-            heard.append(f"dialog: {dialog.message}")
-            dialog.dismiss()
-
-        page.on("console", on_console)
-        page.on("pageerror", lambda error: heard.append(str(error)))
-        page.on("dialog", on_dialog)
-        page.on("request", on_request)
-        page.goto(allowed)
+        page = contexts[-1].new_page()
+        browsers.listen(page, heard, path.as_uri())
+        page.goto(path.as_uri())
         if page.locator("#story").count():  # the page has a player, which tells when it has drawn
             page.wait_for_selector("html[data-ready=yes]")
         return page
@@ -56,10 +33,10 @@ def visit(browser) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def readable(visit) -> Callable[..., Any]:
+def readable(visit):
     """Open a page and check its width, colours, images and text sizes."""
 
-    def readable(path: Path, *, width: int, scheme: str) -> Any:
+    def readable(path, *, width, scheme):
         page = visit(path, width=width, scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         ground = "getComputedStyle(document.body).backgroundColor"

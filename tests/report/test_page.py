@@ -1,11 +1,7 @@
 """The page of a result is one file without scripts; names are text wherever they appear."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +21,7 @@ class Answer(Result):
     """A result with every part of the protocol."""
 
     name: str = "digits"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict = field(default_factory=dict)
     title = "An answer"
 
     @property

@@ -1,13 +1,10 @@
 """The page of a flow is one file that loads nothing, shows what was recorded, and escapes names."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,7 +40,7 @@ def result(target):
     return short_flow(gaussians(), objective, callbacks=[ad.Recorder(), metric])
 
 
-def page_of(result, folder: Path, **options) -> tuple[str, dict, Tags]:
+def page_of(result, folder, **options):
     text = write_report(result, folder / "report.html", **options).read_text(encoding="utf-8")
     tags = Tags(text)
     return text, json.loads(tags.scripts[0]), tags
@@ -125,20 +122,17 @@ def test_samples_of_an_embedding_are_shown_as_images(tmp_path):
     for frame, images in enumerate((a, mixed)):
         for row, i in enumerate(rows):
             cell = sheet[row * h : (row + 1) * h, frame * w : (frame + 1) * w, 0] / 255
-            expected = images.samples[i].numpy()
-            assert np.abs(cell * (high - low) + low - expected).mean() < 0.12
+            assert np.abs(cell * (high - low) + low - images.samples[i].numpy()).mean() < 0.12
 
 
 @pytest.mark.slow
 def test_the_largest_page_stays_small(tmp_path):
     """2000 images of noise, which nothing compresses, over 60 frames, with labels that change, to 2000 more."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.rand(2000, 28, 28, generator=generator)
+    noise = torch.rand(2000, 28, 28, generator=torch.Generator().manual_seed(0))
     start = ad.LabeledDataset(noise, [k % 10 for k in range(2000)])
     states = [start.replace(x=start.x.roll(k, dims=1), y=(start.y + k) % 10) for k in range(60)]
     frames = [Frame(k, 60.0 - k, state) for k, state in enumerate(states)]
-    cost = ad.GroundCost(label=ad.NoLabels())
-    story = Story(frames, ad.LabeledDataset(1 - noise), cost=cost)
+    story = Story(frames, ad.LabeledDataset(1 - noise), cost=ad.GroundCost(label=ad.NoLabels()))
     assert write_report(story, tmp_path / "report.html").stat().st_size < 3_000_000
 
 
@@ -203,8 +197,7 @@ def test_labels_that_change_are_followed_and_values_that_are_not_finite_are_gaps
 def test_samples_without_labels_are_shown(tmp_path):
     source = ad.LabeledDataset(gaussians(20).x, ["a", None] * 10)
     cost = ad.GroundCost(label=ad.NoLabels())
-    result = short_flow(source, ad.OTDD(gaussians(20, 1), cost=cost), 2)
-    _, story, tags = page_of(result, tmp_path)
+    _, story, tags = page_of(short_flow(source, ad.OTDD(gaussians(20, 1), cost=cost), 2), tmp_path)
     assert (numbers(story["codes"], "<u2") == 65535).sum() == 10
     assert story["target"]["n"] == 20 and "no label" in tags.text
 

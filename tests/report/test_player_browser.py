@@ -1,13 +1,8 @@
 """The report in a browser: it plays, answers pointer and keyboard, fits a phone, and asks the network for nothing."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from flow_cases import gaussians
+from flow_cases import gaussians, seeded
 
 import advect as ad
 
@@ -15,7 +10,7 @@ EVIL = "<script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory) -> Path:
+def plane(tmp_path_factory):
     target = gaussians(60, 1, shift=(9.0, 0.0)).replace(classes=("x", "y", EVIL))
     source = gaussians(60, 0).replace(classes=("a", "b", EVIL))
     metric = ad.Metric("spread", lambda rho: rho.x.std())
@@ -24,39 +19,40 @@ def plane(tmp_path_factory) -> Path:
     return result.report(tmp_path_factory.mktemp("plane") / "report.html", title=EVIL)
 
 
-@pytest.fixture(scope="module")
-def space(tmp_path_factory) -> Path:
-    source = ad.datasets.swiss_roll(80, generator=torch.Generator().manual_seed(0))
-    target = source.replace(x=source.x * torch.tensor([1.0, 0.3, 1.0]))
-    options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Recorder()]}
-    result = ad.flow(source, ad.OTDD(target), n_steps=4, **options)
-    return result.report(tmp_path_factory.mktemp("space") / "report.html")
+def page_of(source, x, n_steps, folder):
+    options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Recorder()], "n_steps": n_steps}
+    result = ad.flow(source, ad.OTDD(source.replace(x=x)), **options)
+    return result.report(folder / "report.html")
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory) -> Path:
+def space(tmp_path_factory):
+    source = ad.datasets.swiss_roll(80, generator=seeded())
+    x = source.x * torch.tensor([1.0, 0.3, 1.0])
+    return page_of(source, x, 4, tmp_path_factory.mktemp("space"))
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
     source = ad.datasets.load("digits", n=60)
-    target = source.replace(x=1 - source.x)
-    options = {"integrator": ad.Euler(0.3), "callbacks": [ad.Recorder()]}
-    result = ad.flow(source, ad.OTDD(target), n_steps=6, **options)
-    return result.report(tmp_path_factory.mktemp("images") / "report.html")
+    return page_of(source, 1 - source.x, 6, tmp_path_factory.mktemp("images"))
 
 
-def picture(page: Any, selector: str) -> str:
+def picture(page, selector):
     """What a canvas shows, to be compared."""
     return page.eval_on_selector(selector, "canvas => canvas.toDataURL()")
 
 
-def go_to(page: Any, frame: int) -> None:
+def go_to(page, frame):
     move = f"time => {{ time.value = {frame}; time.dispatchEvent(new Event('input')) }}"
     page.eval_on_selector("#time", move)
 
 
-def step(page: Any) -> str:
+def step(page):
     return page.inner_text("#now").split(" · ")[0]
 
 
-def until(page: Any, condition: str) -> None:
+def until(page, condition):
     """Wait for a condition; the policy of the page forbids playwright to do so in it."""
     for _ in range(400):
         if page.evaluate(condition):
@@ -93,7 +89,7 @@ def test_space_plays_and_pauses(plane, visit):
     assert step(page) == "step 8 of 8"  # to the end, and there it stops
 
 
-def place_of(page: Any, sample: int, frame: int = 0) -> tuple[float, float]:
+def place_of(page, sample, frame=0) -> tuple[float, float]:
     """Where a sample must be on the screen, from the numbers in the page."""
     go_to(page, frame)
     return tuple(

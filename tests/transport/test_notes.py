@@ -139,19 +139,13 @@ def test_the_two_best_matchings_are_those_of_all_assignments(sizes):
         assert found.is_within_noise(found.second) == (costs[1] - costs[0] <= 2 * error)
 
 
-def test_one_of_many_columns_that_carries_most_is_named():
-    a, b = (draw(50, 6, seed=seed) for seed in range(2))
-    scale = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0, 1.0])  # 36 of 41
-    one, two = (ad.LabeledDataset(x * scale, [0] * 50) for x in (a, b))
-    assert "'feature 3' carries 8" in words(ad.otdd(one, two).notes)
+def test_two_of_many_columns_that_carry_most_are_named():
     scale = torch.ones(30).index_fill(0, torch.tensor([3, 7]), 20.0)  # two columns with 97 %
     a, b = (ad.LabeledDataset(draw(50, 30, seed=seed) * scale, [0] * 50) for seed in range(2))
     said = words(ad.otdd(a, b).notes)
     assert "feature 4" in said and "feature 8" in said and "carry 9" in said
     many = [ad.LabeledDataset(data.x / scale, data.y) for data in (a, b)]
     assert "carr" not in words(ad.otdd(*many).notes)
-    few = [data.replace(x=data.x[:, 1:3], sample_shape=(2,)) for data in (one, two)]
-    assert "Column" not in words(ad.otdd(*few).notes)
 
 
 @pytest.mark.parametrize("far", [1e6, 1e15])
@@ -217,8 +211,7 @@ class TestFlow:
 
     @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
     def test_solver_that_did_not_converge(self):
-        energy = ad.OTDD(B, solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3))
-        total = energy + ad.Potential(ad.norm())
+        total = ad.OTDD(B, solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3)) + ad.Potential(ad.norm())
         result = ad.flow(A, total, n_steps=3, control=ad.FixedSteps())
         assert result.unconverged == 4 and "in 4 of 4 evaluations" in words(result.notes)
 

@@ -50,8 +50,7 @@ def test_the_first_order_is_that_of_differences(name):
         for code in range(2):
             each = np.array(slopes)[data.y.numpy() == code]
             variance += len(each) * each.var(ddof=1) / len(data) ** 2
-    expected = math.sqrt(variance) / found.value
-    assert found.standard_error() == pytest.approx(expected, rel=tol)
+    assert found.standard_error() == pytest.approx(math.sqrt(variance) / found.value, rel=tol)
 
 
 @pytest.mark.slow
@@ -120,12 +119,25 @@ def test_errors_of_values_and_of_energies_by_hand():
         assert all(map(math.isnan, errors.between_values(*parts)))
 
 
+def test_moments_by_a_loop_over_groups():
+    rng = np.random.default_rng(0)
+    values, weights, groups = rng.normal(size=14), rng.random(14), np.array([2] * 8 + [5] * 5 + [7])
+    wanted = np.zeros(3)
+    for group in (2, 5, 7):
+        rows = groups == group
+        z = weights[rows] * (values[rows] - np.average(values[rows], weights=weights[rows]))
+        others = max(rows.sum() - 1, 1)
+        variance = (z**2).sum() * rows.sum() / others
+        wanted += [variance, variance**2 / others, (z**4).sum()]
+    found = errors._moments(*map(torch.tensor, (values, weights, groups)))
+    assert [float(part) for part in found] == pytest.approx(wanted.tolist())
+
+
 def test_carried_laws_and_samples_without_weight_do_not_vary():
     a, b = draw(60, 0.0, 0), draw(60, 2.0, 1)
     error = ad.otdd(a, b).standard_error()
     assert ad.otdd(a, a).standard_error() == 0.0 and ad.otdd(a, a).interval() == (0.0, 0.0)
-    known = [data.replace(law=data.laws()) for data in (a, b)]
-    assert ad.otdd(*known).standard_error() < error
+    assert ad.otdd(*[data.replace(law=data.laws()) for data in (a, b)]).standard_error() < error
     x, y = torch.cat([a.x, a.x[:5] + 99]), torch.cat([a.y, a.y[:5]])
     more = ad.LabeledDataset(x, y, weights=[*a.weights.tolist(), *[0.0] * 5])
     assert ad.otdd(more, b).standard_error() == pytest.approx(error, rel=1e-6)

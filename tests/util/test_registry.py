@@ -32,13 +32,10 @@ def test_an_object_is_described_as_it_was_made(kind, name):
 def test_objects_from_text(kind, text, made):
     found = registry.make(kind, text)
     assert made is None or repr(found) == repr(made)
-    again = registry.make(kind, registry.describe(kind, found))
-    assert repr(again) == repr(found)
+    assert repr(registry.make(kind, registry.describe(kind, found))) == repr(found)
 
 
 class Slow(ad.FeatureDriven):
-    """Half as fast."""
-
     def velocity(self, rho, gradient):
         return {name: 0.5 * v for name, v in super().velocity(rho, gradient).items()}
 
