@@ -202,11 +202,8 @@ def _in_one_space(
     references: tuple[str, ...], space: dict[str, str], running: Session
 ) -> list[ad.LabeledDataset]:
     """All datasets in one space: unchanged if they fit, images in the size and colors of the largest."""
-    from advect.spaces.feature_space import in_space_of_largest
-
     refuse_if(
-        {"project", "columns"} & space.keys()
-        or space.get("scale", "none") not in ("none", "each", "unit"),
+        {"project", "columns"} & space.keys() or space.get("scale", "none") not in ("none", "each"),
         "this option needs exactly two datasets",
         "space.scale, space.project or space.columns",
         "Convert them first with advect data convert, or use space.size and space.channels.",
@@ -214,4 +211,5 @@ def _in_one_space(
     sets = [running.load(reference) for reference in references]
     if len({data.sample_shape for data in sets}) == 1 and not space:
         return sets
-    return in_space_of_largest(sets, running.space)
+    options = registry.convert("space", ad.FeatureSpace.fit, space)
+    return [*ad.harmonize(*sets, **options)]

@@ -91,8 +91,8 @@ def of_values(
 def of_steps(share: float, values: Sequence[float]) -> list[Note]:
     """Steps that step control cut to a small share of their size, in a flow that had not ended."""
     # what as many steps of full size would still gain, by the last one
-    left = (values[-2] - values[-1]) * len(values)
-    if share >= _SHORT or left <= share * _GAIN * (values[0] - values[-1]):
+    gain, last = values[0] - values[-1], values[-2:][0] - values[-1]
+    if share >= _SHORT or last * len(values) <= share * _GAIN * gain:
         return []
     what = f"Step control cut the steps to {_percent(share)} of step_size on average, and the flow had not ended."
     return [Note(what, "Make more steps, or give terms with large gradients a smaller weight.")]
