@@ -49,6 +49,7 @@ from common import (
 
 import advect as ad
 from advect._util.threads import side_by_side
+from advect.errors import ConvergenceWarning
 from advect.flows.steps import Step
 
 STEP_SIZE = 0.2
@@ -291,7 +292,7 @@ def main() -> None:
         )
         print(f"  | {'  '.join(PARTS)} |    value  gradient  labels    peak")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ad.ConvergenceWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
             own = table(given, names, cases)
         rows += own
         facts = {"benchmark": "flow", **code(), "steps": given.steps, "step_size": STEP_SIZE}

@@ -34,6 +34,7 @@ import torch
 from common import DIGITS, Pair, by_first, clock, code, pair, write_json
 
 import advect as ad
+from advect.errors import ConvergenceWarning
 from advect.transport.transport import rounding
 
 PAIRS: list[Pair] = [("fashion_mnist", "mnist"), ("usps", "mnist")]
@@ -254,7 +255,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     given, rows = options(), []
     print(f"{torch.get_num_threads()} threads; at most {given.most} evaluations", file=sys.stderr)
-    warnings.simplefilter("ignore", ad.ConvergenceWarning)
+    warnings.simplefilter("ignore", ConvergenceWarning)
     for names in given.pairs:
         rows += table(given, names)
         facts = {"benchmark": "steps", **code(), "most": given.most}

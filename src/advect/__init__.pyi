@@ -58,7 +58,6 @@ from .data.laws import (
     bures as bures,
 )
 from .errors import (
-    ConvergenceWarning as ConvergenceWarning,
     InputError as InputError,
 )
 from .flows.callbacks import (

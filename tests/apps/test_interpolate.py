@@ -28,7 +28,7 @@ def factored(k, dim, rank, seed=0, scale=1.0):
 
 def far(a, b, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ad.ConvergenceWarning)  # of measures that are equal
+        warnings.simplefilter("ignore", ad.errors.ConvergenceWarning)  # of measures that are equal
         return ad.otdd(a, b, solver=EXACT, **options).value
 
 

@@ -117,7 +117,7 @@ def test_a_damaged_file_is_made_again(damage, tmp_path):
 
 def test_pairs_that_do_not_converge_are_marked():
     sets = several(3)
-    with pytest.warns(ad.ConvergenceWarning), joblib.parallel_config("sequential"):
+    with pytest.warns(ad.errors.ConvergenceWarning), joblib.parallel_config("sequential"):
         found = pairwise(sets, solver=ad.Sinkhorn(epsilon=0.01, max_iter=2), progress=False)
     assert found.converged.tolist() == np.eye(3, dtype=bool).tolist()
     assert math.isnan(found.standard_errors[0, 1])

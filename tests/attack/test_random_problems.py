@@ -65,7 +65,7 @@ def attempt(seed, monkeypatch):
     parts = zip((moving.requires_grad_(gradient), y), (first, second), weights, strict=True)
     data = [ad.LabeledDataset(*part) for part in parts]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ad.ConvergenceWarning)
+        warnings.simplefilter("ignore", ad.errors.ConvergenceWarning)
         found = ad.otdd(*data, cost=cost, solver=solver, memory_limit=limit)
         pull = None
         if gradient:

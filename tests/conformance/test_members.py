@@ -214,7 +214,7 @@ class Loose(ad.Sinkhorn):
     """Says that it has converged where it has not."""
 
     def solve(self, cost, a=None, b=None, init=None):
-        with pytest.warns(ad.ConvergenceWarning):
+        with pytest.warns(ad.errors.ConvergenceWarning):
             solution = ad.Sinkhorn(0.01, max_iter=2).solve(cost, a, b)
         return replace(solution, converged=True)
 

@@ -160,7 +160,9 @@ def test_costs_may_fall_below_zero_where_covariances_turn_and_say_so(monkeypatch
     p, q = shares
     wanted = float(p @ apart @ q - p @ apart @ p / 2 - q @ apart @ q / 2) / 2 + 0.01
     assert wanted < -0.01 and float(pair.matrix()[0, 1]) == pytest.approx(wanted, rel=1e-12)
-    with pytest.warns(ad.ConvergenceWarning):  # to swap is as good as to stay: they look the same
+    with pytest.warns(
+        ad.errors.ConvergenceWarning
+    ):  # to swap is as good as to stay: they look the same
         found = ad.otdd(data, data.subset([0]), solver=ad.ExactOT())
     assert not found.converged
     assert found.divergence.source.value == pytest.approx(wanted)  # not to stay

@@ -69,7 +69,7 @@ class TestExact:
             wanted = gap + marginal * float(cost.max()) + rounding
             assert found.value_error == pytest.approx(wanted, abs=1e-16) and wanted < 1e-11
         found = ad.ExactOT().solve(cost, a, b)
-        with pytest.warns(ad.ConvergenceWarning, match="max_iter"):
+        with pytest.warns(ad.errors.ConvergenceWarning, match="max_iter"):
             stopped = ad.ExactOT(max_iter=5).solve(cost, a, b)
         assert not stopped.converged
         assert abs(stopped.value - found.value) <= stopped.value_error

@@ -30,7 +30,7 @@ def float32_iterations(monkeypatch):
     iterate_in_float32(monkeypatch)
 
 
-@pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::advect.errors.ConvergenceWarning")
 class TestFailedSolves:
     @pytest.mark.parametrize("dtype", [NARROW, WIDE])
     def test_far_pairs_at_a_tiny_epsilon(self, dtype):
@@ -47,7 +47,7 @@ class TestFailedSolves:
         assert not solution.converged or solution.marginal_error <= 1e-3
 
     def test_costs_beyond_float64_say_so(self):
-        with pytest.warns(ad.ConvergenceWarning, match="too large for epsilon"):
+        with pytest.warns(ad.errors.ConvergenceWarning, match="too large for epsilon"):
             assert not ad.Sinkhorn(epsilon=0.1).solve(1e12 + torch.rand(5, 5, dtype=WIDE)).converged
 
 
@@ -122,7 +122,7 @@ class TestPlans:
             errors = (plan.sum(dim=1) - p).abs().sum() + (plan.sum(dim=0) - columns).abs().sum()
             assert errors <= found.marginal_error <= most  # once: 5e-4 where 1e-7 was stated
 
-    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    @pytest.mark.filterwarnings("ignore::advect.errors.ConvergenceWarning")
     @pytest.mark.parametrize("reach", [None, 0.8])
     def test_that_is_stopped_has_the_error_of_its_marginals(self, reach):
         a, b = clouds(n=30, dtype=WIDE)
@@ -153,7 +153,7 @@ class TestOtherSolvers:
         found = divergence(*costs, solver=ad.Sinkhorn(0.05))
         truth = divergence(*costs, solver=ad.Sinkhorn(0.05, tol=1e-13)).value
         assert found.converged and abs(found.value - truth) <= found.error
-        with pytest.warns(ad.ConvergenceWarning, match="with an error of"):
+        with pytest.warns(ad.errors.ConvergenceWarning, match="with an error of"):
             assert not divergence(*costs, solver=ad.Sinkhorn(0.05, tol=0.5)).converged
 
 

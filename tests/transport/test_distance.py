@@ -219,7 +219,7 @@ class TestResult:
             other = ad.LabeledDataset(normal(40, 2, seed=1), torch.arange(40) % 2)
             distance = ad.otdd(pair[0], other, solver=ad.Sinkhorn(epsilon=1e-3, max_iter=40))
         assert not distance.converged and "not converged" in repr(distance)
-        assert [w.category for w in caught] == [ad.ConvergenceWarning]
+        assert [w.category for w in caught] == [ad.errors.ConvergenceWarning]
         assert "marginal error" in str(caught[0].message)
 
 

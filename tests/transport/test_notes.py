@@ -56,7 +56,7 @@ SAID = {  # name: (source, target, options, words of the notes)
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::advect.errors.ConvergenceWarning")
 @pytest.mark.parametrize("name", SAID)
 def test_notes_of_distances(name):
     source, target, options, wanted = SAID[name]
@@ -209,7 +209,7 @@ class TestFlow:
         assert result.status == status and result.best.value == min(values)
         assert said in words(result.notes) and bool(said) == bool(result.notes)
 
-    @pytest.mark.filterwarnings("ignore::advect.ConvergenceWarning")
+    @pytest.mark.filterwarnings("ignore::advect.errors.ConvergenceWarning")
     def test_solver_that_did_not_converge(self):
         total = ad.OTDD(B, solver=ad.Sinkhorn(epsilon=1e-3, max_iter=3)) + ad.Potential(ad.norm())
         result = ad.flow(A, total, n_steps=3, control=ad.FixedSteps())
