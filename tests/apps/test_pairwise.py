@@ -279,3 +279,20 @@ def test_errors(tmp_path):
     ]:
         with pytest.raises(InputError, match=keyword):
             call()
+
+
+@pytest.mark.slow
+def test_ray_cluster(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else it writes a token to the home directory
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray.util.joblib import register_ray
+
+    sets = several()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        register_ray()
+        with joblib.parallel_config("ray"):
+            found = pairwise(sets, store=tmp_path, progress=False)
+    finally:
+        ray.shutdown()
+    assert np.array_equal(found.values, double_loop(sets)) and len(files(tmp_path)) == 10
