@@ -176,7 +176,7 @@ def test_a_script_registers_a_functional_and_ctrl_c_does_not_wait_for_it(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", [0.3, 1.3])  # some of the libraries are being loaded
+@pytest.mark.parametrize("moment", [0.2, 0.6])  # some of the libraries are being loaded
 def test_ctrl_c_before_the_flow_writes_nothing(moment, tmp_path):
     process = start([*FLOW, "-o", "run"], tmp_path)
     time.sleep(moment)

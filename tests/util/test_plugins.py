@@ -25,7 +25,7 @@ def greet(name: str):
 POINTS = """
 advect.integrator: slow=extra:Slow  advect.label: close=advect:MeansOnly bures=extra:Gone
 advect.solver: gone=extra:Gone number=math:pi  advect.functional: near=extra:Near
-advect.format: points=extra:read  advect.command: greet=extra:greet lost=missing:run flow=extra:greet
+advect.format: pairs=extra:read  advect.command: greet=extra:greet lost=missing:run flow=extra:greet
 """
 
 
@@ -43,14 +43,14 @@ def package(tmp_path, monkeypatch):
     yield
     registry.plugins.cache_clear()
     sys.modules.pop("extra", None)
-    ad.io.loading._READERS.pop("points", None)
+    ad.io.loading._READERS.pop("pairs", None)
 
 
 def test_names_of_a_package(package, capsys):
     assert "slow" in registry.names("integrator") and "extra" not in sys.modules
     for name, label in (("close", ad.MeansOnly()), ("bures", ad.Bures())):  # names of advect first
         assert registry.make("cost", f"ground?label={name}").label == label
-    assert ad.datasets.load("points:here?scale=3").x.tolist() == [[3.0], [6.0]]
+    assert ad.datasets.load("pairs:here?scale=3").x.tolist() == [[3.0], [6.0]]
     words = "flow toy:moons?n=9 -f near?power=2 --integrator slow --n-steps 1 -o run -q --no-report"
     assert main(words.split()) == 0
     assert 'name = "slow"' in Path("run/config.toml").read_text()
@@ -68,5 +68,5 @@ def test_a_package_that_cannot_be_used(package, capsys):
     assert "gone" not in capsys.readouterr().out
     for name in ("lost", "lots"):
         assert main([name]) == 2 and "Traceback" not in capsys.readouterr().err
-    with pytest.raises(ad.InputError, match="Did you mean 'points'"):
-        ad.datasets.load("point:here")
+    with pytest.raises(ad.InputError, match="Did you mean 'pairs'"):
+        ad.datasets.load("pair:here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import threading
 import time
@@ -271,14 +272,15 @@ def _run(jobs: Sequence[tuple[Any, ...]], n_jobs: Any) -> Iterator[Any]:
 
 @cache
 def _end_with(parent: int) -> None:
-    """In a child of the process ``parent``: end when the parent has ended, which a worker would outlive."""
+    """In a worker that the process ``parent`` started: end when it has ended, which a worker would outlive."""
+    started_by = multiprocessing.parent_process()
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(1)
 
-    if os.getppid() == parent:
+    if started_by is not None and started_by.pid == parent:  # it may have ended already
         threading.Thread(target=watch, daemon=True).start()
 
 
