@@ -111,3 +111,9 @@ def test_what_is_refused():
     ):
         with pytest.raises(ad.InputError):
             call()
+
+
+def test_classes_that_look_the_same_keep_the_proportions_of_the_source():
+    source = ad.LabeledDataset(torch.zeros(20, 2), [0] * 5 + [1] * 15)
+    found = ad.class_shares(source, ad.LabeledDataset(torch.zeros(15, 2)))
+    assert np.allclose(found.shares, [0.25, 0.75])

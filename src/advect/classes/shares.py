@@ -33,6 +33,7 @@ _REACH = 0.5  # of the root of the mean cost
 _DRAWS = 200  # of the bootstrap for ``misfit``
 _WAVES = 512  # random frequencies of the kernel of ``misfit``
 _FIRM = 1e3  # weight of the constraint Σ p = 1 in least squares
+_WEAK = 1e-4  # weight of the source's proportions, which decide where classes look the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +142,14 @@ class ClassShares(Result):
         rows = {
             c: np.flatnonzero((codes == c) & (weights > 0)) for c in np.unique(codes[weights > 0])
         }
-        present = np.isin(np.arange(len(self.shares)), list(rows))
+        prior = np.bincount(codes, weights, len(self.shares))
         for _ in range(n):
             confusion, within = self.confusion.copy(), np.zeros(len(codes))
             seen = _redrawn(mass, generator)
             for code, part in rows.items():
                 within[part] = _redrawn(weights[part], generator)
                 confusion[code] = within[part] @ source_rows[part]
-            yield _mixture(confusion, seen @ target_rows, present), within, seen
+            yield _mixture(confusion, seen @ target_rows, prior), within, seen
 
     def _summary(self) -> dict[str, Any]:
         state = {"misfit": self.misfit, "p-value": self.p_value}
@@ -218,7 +219,7 @@ def class_shares(
     seen = (target.weights[:, None] * target_rows).sum(dim=0).cpu().numpy()
     within_class = source.weights / source.class_mass.clamp_min(1e-300)[source.y]
     confusion = (membership.T @ (within_class[:, None] * source_rows)).cpu().numpy()
-    shares = _mixture(confusion, seen, present.cpu().numpy())
+    shares = _mixture(confusion, seen, source.class_mass.cpu().numpy())
     answers = source_rows.cpu().numpy(), target_rows.cpu().numpy()
     state = 1 - solved.mass, solved.converged
     return ClassShares(source, target, shares, confusion, seen, *state, answers)
@@ -268,12 +269,18 @@ def _fourier(
     return [torch.cat([a.cos(), a.sin()], dim=1).numpy() / _WAVES**0.5 for a in angles]
 
 
-def _mixture(confusion: np.ndarray, seen: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """p ≥ 0 with Σ p = 1 for which p M is nearest to ``seen`` by least squares."""
+def _mixture(confusion: np.ndarray, seen: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """p ≥ 0 with Σ p = 1 for which p M is nearest to ``seen`` by least squares; among equals, that
+    nearest to the proportions of the source."""
     from scipy.optimize import nnls
 
-    matrix = np.vstack([confusion[present].T, np.full(int(present.sum()), _FIRM)])
-    solution, _ = nnls(matrix, np.append(seen, _FIRM))
+    present = prior > 0
+    matrix = [
+        confusion[present].T,
+        np.full((1, present.sum()), _FIRM),
+        _WEAK * np.eye(present.sum()),
+    ]
+    solution, _ = nnls(np.vstack(matrix), np.hstack([seen, _FIRM, _WEAK * prior[present]]))
     shares = np.zeros(len(present))
     shares[present] = solution / solution.sum()
     return shares

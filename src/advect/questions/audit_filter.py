@@ -14,7 +14,7 @@ from advect.questions.audit import audit
 class AuditFilter(AdaptingClassifier):
     """A classifier that is trained without the samples that ``ad.audit`` suspects.
 
-    Samples with doubtful labels, outliers and copies are dropped. A class of which every sample is suspected
+    Suspected label errors, outliers and duplicates are dropped. A class of which every sample is suspected
     stays.
 
     Args:
